@@ -1,9 +1,13 @@
 """Private keys of those who take part, one file each, and what a party has spent under its key."""
 
+import contextlib
 import math
 import os
+import shutil
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from clipless.federated.primitives import KEY_BYTES, Identity
@@ -47,9 +51,31 @@ def read_key(path: Path) -> Identity:
     return Identity(private)
 
 
+def end_with_parent(folder: str) -> None:
+    """End this process, and remove the folder of its key, as soon as the other end of its standard input closes."""
+
+    def watch() -> None:
+        os.read(sys.stdin.fileno(), 1)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def ledger_of(key: Path) -> Path:
     """Return where a party keeps what it has spent."""
     return key.with_name(key.name + LEDGER_SUFFIX)
+
+
+@contextlib.contextmanager
+def alone_in(federation: Federation, key: Path) -> Iterator[None]:
+    """Wait until no other process takes part in the same evaluation under the key.
+
+    Raises:
+        RecordError: no file can be made beside the key.
+    """
+    with alone(key.with_name(f"{key.name}.{federation.digest.hex()[:16]}.lock"), _OWNER_ALONE):
+        yield
 
 
 def spend(

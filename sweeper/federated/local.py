@@ -2,18 +2,21 @@
 
 On this machine each server and party has a private key of its own, in a folder that only the user can read. The folder
 is removed in the end, with the ledgers of what was spent under these keys; what stays is the entry in the account of a
-party's rows, where it has one.
+party's rows, where it has one. However this process ends, those that it started end with it, and nobody pays any more.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from types import FrameType
+from typing import IO, Self
 
 from clipless.errors import CliplessError, FederationError
 from clipless.federated.primitives import Identity
@@ -28,9 +31,65 @@ from sweeper.results.models.predict import load_predictor
 from sweeper.specification.addresses import parse_address
 from sweeper.store.jsonl import replace_file, to_text
 
-_PROGRAM = "from sweeper.cli.main import main; main()"
+_PROGRAM = (
+    "import sys; from sweeper.federated.keys import end_with_parent; end_with_parent(sys.argv.pop(1)); "
+    "from sweeper.cli.main import main; main()"
+)
+_SIGNALS = signal.SIGTERM, signal.SIGHUP
 _END_SECONDS = 5.0
 _MOST_PARTIES = 64  # processes
+
+
+class _Children:
+    """Processes that end with this one, however it ends, and leave no folder of keys.
+
+    They hold one end of a pipe, whose other end closes with this process: all see that at the same moment.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._started = folder, list["subprocess.Popen[str]"]()
+        self._theirs, self._own = os.pipe()
+
+    def start(self, arguments: Sequence[str]) -> "subprocess.Popen[str]":
+        """Start a process of the command line."""
+        command = [sys.executable, "-c", _PROGRAM, self._folder, *arguments]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=self._theirs, stdout=pipe, stderr=pipe, text=True)
+        self._started.append(process)
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        os.close(self._own)
+        os.close(self._theirs)
+        for process in self._started:
+            try:
+                process.communicate(timeout=_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Let signals that would end this process at once unwind it first, where nobody has decided otherwise."""
+    in_main = threading.current_thread() is threading.main_thread()
+    taken = [number for number in _SIGNALS if in_main and signal.getsignal(number) is signal.SIG_DFL]
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        for other in taken:
+            signal.signal(other, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    try:
+        for number in taken:
+            signal.signal(number, leave)
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
@@ -46,11 +105,15 @@ def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
             f"Expected addresses of servers (servers.url), or data of each of up to {_MOST_PARTIES} parties on this "
             f"machine (parties.data), got none of {', '.join(without) or 'that'}"
         )
-    with tempfile.TemporaryDirectory(prefix="sweeper-federated-") as folder, ExitStack() as running:
+    with (
+        _signals_raise(),
+        tempfile.TemporaryDirectory(prefix="sweeper-federated-") as folder,
+        _Children(folder) as children,
+    ):
         whole, analyst = _with_keys(federation, Path(folder))
         _check_accounts(whole, Path(folder), model)
-        whole = _with_servers(whole, Path(folder), running)
-        parties = [_party(whole, Path(folder), party.name, str(party.data), model, running) for party in whole.parties]
+        whole = _with_servers(whole, Path(folder), children)
+        parties = [_party(whole, Path(folder), party.name, str(party.data), model, children) for party in whole.parties]
         try:
             for name, process in parties:
                 if whole.protocol != "aggregation":
@@ -143,12 +206,12 @@ def _key_of(federation: Federation, folder: Path, name: str) -> Path:
     return key_path(folder, len(federation.servers) + [party.name for party in federation.parties].index(name))
 
 
-def _with_servers(federation: Federation, folder: Path, running: ExitStack) -> Federation:
+def _with_servers(federation: Federation, folder: Path, children: _Children) -> Federation:
     path = _write(federation, folder / "servers.yaml")
     addresses = []
     for number, server in enumerate(federation.servers):
         arguments = ["federated", "serve", str(path), "--name", server.name, "--key", str(key_path(folder, number))]
-        process = running.enter_context(_start(arguments))
+        process = children.start(arguments)
         addresses.append(_address(server.name, process))
     servers = [
         server.model_copy(update={"url": url}) for server, url in zip(federation.servers, addresses, strict=True)
@@ -165,37 +228,17 @@ def _address(name: str, process: "subprocess.Popen[str]") -> str:
 
 
 def _party(
-    federation: Federation, folder: Path, name: str, data: str, model: Path, running: ExitStack
+    federation: Federation, folder: Path, name: str, data: str, model: Path, children: _Children
 ) -> "tuple[str, subprocess.Popen[str]]":
     path = _write(federation, folder / "parties.yaml")
     key = str(_key_of(federation, folder, name))
     arguments = ["federated", "join", str(path), str(model), data, "--name", name, "--key", key]
-    return name, running.enter_context(_start(arguments))
+    return name, children.start(arguments)
 
 
 def _write(federation: Federation, path: Path) -> Path:
     path.write_text(to_text(federation.model_dump(), indent=1), encoding="utf-8")  # JSON is YAML
     return path
-
-
-@contextmanager
-def _start(arguments: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
-    process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
 
 
 def _wait_for(name: str, process: "subprocess.Popen[str]") -> None:

@@ -2,8 +2,11 @@
 
 import datetime
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from clipless.errors import FederationError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
 from sweeper.account.owner import open_account
+from sweeper.account.store import AccountStore
 from sweeper.cli.commands.models import evaluate as evaluate_command
 from sweeper.cli.main import main
 from sweeper.errors import RecordError, SweeperError
@@ -152,6 +156,55 @@ def test_a_party_that_fails_takes_no_result_from_the_others_and_what_was_charged
             local.evaluate_here(read_federation(path), model)
         assert said.lower() in str(failed.value).lower()
         assert str(failed.value).endswith("charged without a result: the accounts of ann")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGHUP))],
+)
+@pytest.mark.usefixtures("parties")
+def test_where_an_evaluation_is_killed_nobody_pays_any_more_and_no_process_or_key_is_left(tmp_path, model, number):
+    path, folders = write(tmp_path, ["ann", "bob"], "function-sharing", epsilon=1), tmp_path / "folders"
+    content, addresses = json.loads(path.read_text()), [opened(tmp_path, name, 9.0) for name in ("ann", "bob")]
+    for party, address in zip(content["parties"], addresses, strict=True):
+        party["account"] = str(address)
+    path.write_text(json.dumps(content))
+    folders.mkdir()
+    program = [sys.executable, "-c", PROGRAM, "evaluate", str(model), "--federated", str(path)]
+    running = subprocess.Popen(program, env={**os.environ, "TMPDIR": str(folders)})
+    wait_for(lambda: list(folders.glob("*/servers.yaml")))
+    with AccountStore(addresses[1]).write():  # bob cannot pay yet
+        wait_for(lambda: Account(addresses[0]).head.number > 1 and list(folders.glob("*/*.lock"))[1:])
+        running.send_signal(number)
+        assert running.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
+        wait_for(lambda: str(folders) not in "".join(command_lines()))
+        wait_for(lambda: not list(folders.iterdir()))
+    assert [Account(address).head.number > 1 for address in addresses] == [True, False]
+
+
+def wait_for(condition, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_signal_that_somebody_has_decided_upon_is_theirs():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with local._signals_raise():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            with pytest.raises(SystemExit) as ended:
+                signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)  # while it unwinds
+        assert ended.value.code == 128 + signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_parties_without_data_and_servers_without_addresses_are_refused(tmp_path, model):
