@@ -33,6 +33,7 @@ from clipless.privacy.sampling import draw_rows
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import Conversation
 from sweeper.federated.federation import Federation
+from sweeper.federated.keys import alone_in
 from sweeper.federated.payment import Paid, Payment
 from sweeper.federated.services import COUNTS, READY, UPLOAD
 from sweeper.results.models.predict import Predictor, load_predictor
@@ -63,7 +64,7 @@ def take_part(
 
     Guarantees:
         The evaluation is in the ledger of the party, and charged to the account of its rows where they have one, on the
-        disk, before anything of a row is sent.
+        disk, before anything of a row is sent. Of several processes under its key one pays, the others are refused.
     """
     if federation.key_of(name) != identity.public:
         raise SweeperError(f"Expected the private key of {name!r}, got another one (--key)")
@@ -76,16 +77,17 @@ def take_part(
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
     paid = _ask(federation, name, data, read, labels_N, payment)
     ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
-    for end in ends:
-        end.ask(READY)
-    spent = paid.pay()
-    match federation.protocol:
-        case "curator":
-            _to_curator(federation, ends[0], rows)
-        case "aggregation":
-            _aggregate(federation, name, identity, ends[0], rows)
-        case "function-sharing":
-            _send_keys(federation, name, ends, rows)
+    with alone_in(federation, payment.key):  # until the servers have its rows: they refuse who asks next
+        for end in ends:
+            end.ask(READY)
+        spent = paid.pay()
+        match federation.protocol:
+            case "curator":
+                _to_curator(federation, ends[0], rows)
+            case "aggregation":
+                _aggregate(federation, name, identity, ends[0], rows)
+            case "function-sharing":
+                _send_keys(federation, name, ends, rows)
     return TakenPart(sum(end.bits for end in ends), spent)
 
 

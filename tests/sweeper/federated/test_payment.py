@@ -2,6 +2,8 @@
 
 import datetime
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -288,6 +290,31 @@ def test_a_party_that_joins_again_or_too_late_pays_nothing(start, model, parties
         with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
             join("bob")
         assert not ledger_of(tmp_path / "bob.key").exists()
+
+
+@pytest.mark.parametrize("protocol", ["curator", "function-sharing"])
+def test_of_two_processes_that_join_at_the_same_moment_one_pays(start, model, parties, tmp_path, monkeypatch, protocol):
+    from sweeper.federated import party
+
+    everybody = start(protocol, parties=[{"name": "ann", "rows": 60}], **QUIET)
+    address, ask = opened(tmp_path), party.Conversation.ask
+
+    def ask_slowly(end, kind, message=b""):
+        answer = ask(end, kind, message) if kind == READY else b""
+        time.sleep(0.2)  # in which the other one asks
+        return answer if kind == READY else ask(end, kind, message)
+
+    def join(_number):
+        payment = Payment(key=tmp_path / "ann.key", account=address)
+        return take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], payment)
+
+    monkeypatch.setattr(party.Conversation, "ask", ask_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        errors = [joined.exception() for joined in [pool.submit(join, number) for number in range(2)]]
+    assert [type(error) for error in errors if error is not None] == [FederationError]
+    assert "Party 'ann': Expected its counts once" in str(errors)
+    assert len(Account(address).balance().sweeps) == 1
+    assert len(ledger_of(tmp_path / "ann.key").read_text().splitlines()) == 1
 
 
 def test_what_the_ledger_refuses_the_account_is_not_charged_for(join, tmp_path):
