@@ -18,6 +18,7 @@ from clipless.errors import DataError
 _WHOLE_NUMBER = re.compile(r"([+-]?)(\d+)(?:\.0*)?")
 # as programs write large numbers; a name such as 12e7 has neither a point nor a sign
 _EXPONENT = re.compile(r"[+-]?\d+(?:\.\d*[eE][+-]?|[eE][+-])\d+")
+_BARE_EXPONENT = re.compile(r"[+-]?[1-9]\d*[eE]\d{1,2}")  # a large number to some programs, and elsewhere a name
 _WHOLE = 2.0**53  # below, double precision holds every whole number
 _INVISIBLE = ("Cf", "Cc")  # categories of characters that format a text, such as a byte order mark
 # in small letters, beside what is missing in every table
@@ -63,6 +64,9 @@ def unit_ids(table: Table, column: str, missing_markers: Collection[str] = ()) -
     missing = next((row for row, id_ in enumerate(ids) if not id_ or {id_, str(cells[row])} & markers), None)
     if missing is not None:
         raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({where})")
+    texts = [id_ for id_ in known.values() if not _WHOLE_NUMBER.fullmatch(id_)]
+    if 0 < len(texts) < len(known) and all(map(_BARE_EXPONENT.fullmatch, texts)):
+        raise _several_may_be_one(where)
     return ids
 
 
@@ -76,11 +80,15 @@ def _id(cell: Any, where: str) -> str:
     if is_missing_text(text) or text.lower() in _MISSING:
         return ""
     if _EXPONENT.fullmatch(text):
-        raise DataError(
-            f"Expected ids that differ, got numbers with an exponent, of which several may be one; write ids with all "
-            f"their digits ({where})"
-        )
+        raise _several_may_be_one(where)
     return text
+
+
+def _several_may_be_one(where: str) -> DataError:
+    return DataError(
+        f"Expected ids that differ, got numbers with an exponent, of which several may be one; write ids with all "
+        f"their digits ({where})"
+    )
 
 
 def _text(cell: Any) -> str:

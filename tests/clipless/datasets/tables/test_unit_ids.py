@@ -119,6 +119,15 @@ def test_texts_of_such_doubles_are_refused(ids, one):
         ids(["7", one])
 
 
+@pytest.mark.parametrize("one", ["1e5", "-2E7", "12e15"])
+def test_an_exponent_among_whole_numbers_is_refused_and_among_names_is_a_name(ids, one):
+    """R's readr writes 100000 so: in another file the same person would have another id."""
+    with pytest.raises(DataError, match=r"numbers with an exponent, .* write ids with all their digits \(who of t"):
+        ids(["100001", one, "7"])
+    for names in (["7", one, "4f0a"], ["7", "00e12345", "12e4567"], [one, one, "2e5"]):
+        assert ids(names) == names
+
+
 def test_an_array_of_single_precision_holds_no_ids(tmp_path):
     np.savez(tmp_path / "t.npz", who=np.arange(4, dtype=np.float32))
     with pytest.raises(DataError, match="got a column of type float;"):
