@@ -29,6 +29,15 @@ def round_down(attained: float, digits: int = 4) -> str:
     return f"{rounded.normalize():f}"
 
 
+def exactly(declared: float) -> str:
+    """Return a declared number with all its digits, as its user would write it.
+
+    >>> exactly(3.0), exactly(3.0000049), exactly(1e-05), exactly(1.0000049e-5)
+    ('3', '3.0000049', '1e-05', '1.0000049e-05')
+    """
+    return repr(float(declared)).removesuffix(".0")
+
+
 def number_of(number: int, one: str, more: str | None = None) -> str:
     """Return a number of things; ``more`` is their plural where it is not ``one`` with an s.
 

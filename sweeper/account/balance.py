@@ -29,6 +29,7 @@ from sweeper.account.entries import (
     Side,
 )
 from sweeper.errors import RecordError
+from sweeper.rounding import exactly
 
 Place = tuple[str, Side]  # a block, and a side of it
 UNKNOWN = ""  # the digest of sides of a block that an earlier version has charged
@@ -190,8 +191,8 @@ class Balance:
         _check_budget(entry.epsilon, entry.delta, raised)
         if not (is_within(self.budget, raised) and entry.delta >= self.delta and entry.epsilon >= self.epsilon):
             raise RecordError(
-                f"Expected a budget that is no smaller than epsilon {self.epsilon:g} at delta {self.delta!r}, got "
-                f"epsilon {entry.epsilon:g} at delta {entry.delta!r}: what is spent cannot be taken back"
+                f"Expected a budget that is no smaller than epsilon {exactly(self.epsilon)} at delta {self.delta!r}, "
+                f"got epsilon {exactly(entry.epsilon)} at delta {entry.delta!r}: what is spent cannot be taken back"
             )
         self.epsilon, self.delta, self.budget = entry.epsilon, entry.delta, raised
 
@@ -302,7 +303,7 @@ def _check_budget(epsilon: float, delta: float, budget: GaussianCost) -> None:
     """Refuse a budget that epsilon and delta do not give."""
     if not is_covered(budget, epsilon, delta):
         raise RecordError(
-            f"Expected the budget that epsilon {epsilon:g} at delta {delta!r} gives, got more; restore the store"
+            f"Expected the budget that epsilon {exactly(epsilon)} at delta {delta!r} gives, got more; restore the store"
         )
 
 

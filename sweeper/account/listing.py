@@ -22,6 +22,7 @@ from sweeper.account.entries import (
     Side,
 )
 from sweeper.account.summary import part_of
+from sweeper.rounding import exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def _row(number: int, entry: Entry, balance: Balance) -> EntryRow:
     by, sweep, detail, part = "", "", "", None
     match entry:
         case Opened() | Raised():
-            by, detail = entry.by, f"epsilon {entry.epsilon:g} at delta {entry.delta!r}"
+            by, detail = entry.by, f"epsilon {exactly(entry.epsilon)} at delta {entry.delta!r}"
             detail += f": {entry.because}" if isinstance(entry, Raised) else ""
         case Shared():
             by, detail = entry.by, ", ".join(map(_share_in_words, entry.shares)) or "no shares: everybody may spend"

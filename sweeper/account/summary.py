@@ -9,7 +9,7 @@ from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import NOTHING, epsilon_within, larger
 from sweeper.account.entries import EVERYBODY, Costs, Side
 from sweeper.account.rules import Reservation, count_alike, missing_sides
-from sweeper.rounding import round_down, round_up
+from sweeper.rounding import exactly, round_down, round_up
 
 SMALLEST_SHARE = 1e-5  # that is written as a number
 
@@ -106,7 +106,7 @@ def summarise(balance: Balance) -> AccountSummary:
     each = "" if set(balance.digests) <= {ALL_ROWS} else " of each block"
     claim = (
         f"Everything that is ever released from the private rows{each} through account {opened.name!r} costs epsilon "
-        f"{balance.epsilon:g} at delta {balance.delta!r} together, whatever earlier sweeps showed (unit "
+        f"{exactly(balance.epsilon)} at delta {balance.delta!r} together, whatever earlier sweeps showed (unit "
         f"{opened.unit}, {opened.relation.value})."
     )
     drawn = _drawn(balance)

@@ -5,7 +5,7 @@ from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import CardContent, ExposureFacts
-from sweeper.rounding import round_down, round_up
+from sweeper.rounding import exactly, round_down, round_up
 
 NOT_KNOWN = "Not known; {} of the spec would say it."
 _METHODS = {
@@ -119,7 +119,7 @@ def _outside(card: CardContent) -> str:
         )
     return (
         f"Earlier and later sweeps on the same data are accounted beside this price: everything that is ever released "
-        f"through account `{account.name}` costs epsilon {account.epsilon:g} at delta {account.delta!r} "
+        f"through account `{account.name}` costs epsilon {exactly(account.epsilon)} at delta {account.delta!r} "
         "together. What was released or tried outside of it is not accounted."
     )
 

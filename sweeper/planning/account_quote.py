@@ -8,6 +8,7 @@ from sweeper.account.cost import epsilon_of, larger
 from sweeper.account.rules import MOVED, Reservation, account_sides, count_in_words, is_moved
 from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
 from sweeper.planning.account_fit import Fit
+from sweeper.rounding import exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class AccountQuote:
         moved = f" Every side pays that, for {MOVED}." if self.is_moved else ""
         return (
             f"Account {self.account}: the sweep would take {share_in_words(self.takes)} of its budget (epsilon "
-            f"{self.budget_epsilon:g} at delta {self.delta!r}) and leave {self.spender} "
+            f"{exactly(self.budget_epsilon)} at delta {self.delta!r}) and leave {self.spender} "
             f"{share_in_words(self.left_behind, up=False)} of it, now {share_in_words(self.left, up=False)}; that is "
             f"room for {count_in_words(self.further)}.{moved}"
         )

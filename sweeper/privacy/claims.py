@@ -9,6 +9,7 @@ from clipless.datasets.metadata import units_word
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import ENDED, Price, state_unproven
+from sweeper.rounding import exactly
 
 if TYPE_CHECKING:
     from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -138,8 +139,8 @@ class AccountClaim:
         """The claim for a sweep and all others on the same rows together, in two sentences."""
         return (
             f"Other sweeps may be charged to account {self.name!r} too. Everything that is ever released through it "
-            f"costs epsilon {self.epsilon:g} at delta {self.delta!r} together; what is released from the same rows "
-            "outside of it comes on top."
+            f"costs epsilon {exactly(self.epsilon)} at delta {self.delta!r} together; what is released from the same "
+            "rows outside of it comes on top."
         )
 
     def to_columns(self) -> dict[str, str | float]:

@@ -11,6 +11,7 @@ sweeps are refused unless asked for, and then every difference between them is l
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import combinations
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from sweeper.pareto.dominance import Box, hypervolume, hypervolume_interval
 from sweeper.privacy.pricing import Price
 from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
-from sweeper.rounding import in_brackets, round_up
+from sweeper.rounding import exactly, in_brackets, round_up
 from sweeper.specification.objectives import attack_radius, radius, smoothed_radius
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Comparison:
         known = [one for one in prices if one is not None and isfinite(one.epsilon)]
         if self.exploratory or len(known) < len(prices) or len(kinds) > 1:
             return None
-        epsilon, delta = fsum(one.epsilon for one in known), fsum(one.delta for one in known)
+        epsilon = fsum(one.epsilon for one in known)
+        delta = float(sum(Decimal(repr(one.delta)) for one in known))  # of declared numbers: three times 1e-05 is 3e-05
         unproven = next((one.unproven for one in known if one.unproven), None)
         return Price(epsilon=epsilon, delta=delta, events=sum(one.events for one in known), unproven=unproven)
 
@@ -167,7 +169,7 @@ class Comparison:
             return ""
         count = len(self.runs)
         added = "both" if count == 2 else f"all {count}"
-        return f"at most epsilon {round_up(self.price.epsilon)} at delta {self.price.delta:.4g} (sum of {added})"
+        return f"at most epsilon {round_up(self.price.epsilon)} at delta {exactly(self.price.delta)} (sum of {added})"
 
     def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
         """Return what the runs of each spec attain, for specs with several runs."""

@@ -22,7 +22,7 @@ from sweeper.results.highlights import (
     test_text,
     value_text,
 )
-from sweeper.rounding import in_brackets, round_up
+from sweeper.rounding import exactly, in_brackets, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
 
@@ -153,7 +153,7 @@ def point_in_words(point: Point, config: Mapping[str, object], price: Price | No
 
 
 def _cost(price: Price | None) -> str:
-    return "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
+    return "" if price is None else f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}"
 
 
 def _settings(config: Mapping[str, object]) -> str:

@@ -35,7 +35,7 @@ from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
 from sweeper.results.highlights import score_lines
 from sweeper.results.pick import CONDITIONS
-from sweeper.rounding import in_brackets, round_down, round_up
+from sweeper.rounding import exactly, in_brackets, round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
 from sweeper.specification.fields.nested import flatten
@@ -133,7 +133,7 @@ class RemotePicked:
 
     def _lines(self) -> list[str]:
         price = self.card.content.winner
-        cost = f"; price {round_up(price.epsilon)} at delta {price.delta:g}" if price else ""
+        cost = f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}" if price else ""
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
         own = f"{value_name('epsilon')} {round_up(self.values['epsilon'])}"

@@ -8,7 +8,7 @@ import typer
 
 from sweeper.cli.options import SweepFolder, choices
 from sweeper.errors import SweeperError
-from sweeper.rounding import number_of
+from sweeper.rounding import exactly, number_of
 
 if TYPE_CHECKING:
     from sweeper.account.entries import Share
@@ -138,7 +138,7 @@ def raise_(account: Address, epsilon: Epsilon, delta: Delta, because: Because) -
     from sweeper.account.owner import raise_account
 
     raise_account(_address(account), epsilon, delta, because=because, by=_user(), at=_now())
-    typer.echo(f"raised: epsilon {epsilon:g} at delta {delta!r}")
+    typer.echo(f"raised: epsilon {exactly(epsilon)} at delta {delta!r}")
 
 
 @app.command()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis
 from sweeper.privacy.card.content import CardContent, ExposureFacts
-from sweeper.rounding import round_up
+from sweeper.rounding import exactly, round_up
 
 GUARANTEES = {"fixed_in_advance": "fixed in advance", "chosen_afterwards": "epoch chosen afterwards"}
 _COLUMNS = {**GUARANTEES, "price": "at the price"}
@@ -37,7 +37,7 @@ def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ..
     rows.append(("finds a row: largest advantage", *(_percent(one.risk.advantage) for one in found)))
     for place, count in enumerate(GROUPS):
         costs = (one.groups[place].epsilon for one in found)
-        rows.append((f"epsilon of a person with {count} {several}, at delta {delta:g}", *map(round_up, costs)))
+        rows.append((f"epsilon of a person with {count} {several}, at delta {exactly(delta)}", *map(round_up, costs)))
     for place, count in enumerate(GROUPS):
         shifts = (one.groups[place].shift for one in found)
         rows.append((f"{count} planted {several} move a probability by at most", *map(_percent, shifts)))

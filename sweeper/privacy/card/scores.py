@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import CardContent, ClassTable, ScoreNoiseRow, SmoothedTable
 from sweeper.records import ReleasedCurves
-from sweeper.rounding import round_up
+from sweeper.rounding import exactly, round_up
 from sweeper.specification.objectives import is_share_of_rows
 
 _SHOWN_RADII = 8  # of a released curve, in words
@@ -88,7 +88,7 @@ def noise_of_scores(card: CardContent) -> Iterator[str]:
         f"{std['test']:.3g}{_of_curves(noise)}{_of_classes(noise)}. "
         f"The {own.steps} releases of validation scores that this trial planned"
         f"{of_each(facts.trainings)} cost the validation rows epsilon {round_up(own.epsilon)} at delta "
-        f"{facts.delta:g}. {together}: *The price* holds both."
+        f"{exactly(facts.delta)}. {together}: *The price* holds both."
     )
 
 

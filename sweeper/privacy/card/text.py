@@ -28,7 +28,7 @@ from sweeper.privacy.card.scores import (
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import OWN_EPSILON, prices_by_release
 from sweeper.records import described
-from sweeper.rounding import in_brackets, round_down, round_up
+from sweeper.rounding import exactly, in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import radius
 
@@ -55,7 +55,7 @@ def markdown(card: CardContent) -> str:
 
 def prices_in_words(facts: Guarantee) -> str:
     """Return both epsilons of a point in one line: its price, and its own epsilon."""
-    at, price = f"at delta {facts.delta:g}", facts.price
+    at, price = f"at delta {exactly(facts.delta)}", facts.price
     if facts.selected is not None:
         return f"Price: epsilon {round_up(facts.selected)} {at}."
     own = f"{OWN_EPSILON}: {round_up(facts.fixed_in_advance.epsilon)}"
@@ -143,7 +143,7 @@ def _of_the_price(card: CardContent) -> str:
     if price is None:
         return f"{chosen}: *The price* does."
     return (
-        f"**({round_up(price.epsilon)}, {facts.delta:g})-differential privacy** is the price of this model. "
+        f"**({round_up(price.epsilon)}, {exactly(facts.delta)})-differential privacy** is the price of this model. "
         f"{chosen}: this one does, see *The price*.{f' **{unproven}**' if unproven else ''}"
     )
 
@@ -155,7 +155,7 @@ def unproven_of(card: CardContent) -> str:
 
 def _of_the_winner(facts: Guarantee, selected: float) -> Iterator[str]:
     yield (
-        f"**({round_up(selected)}, {facts.delta:g})-differential privacy** for this model together with "
+        f"**({round_up(selected)}, {exactly(facts.delta)})-differential privacy** for this model together with "
         "all epochs of its trial, which was selected privately: it is the best of a secret random number of "
         "independent trials, and nothing of the others was released."
     )
@@ -185,7 +185,7 @@ def _cost(card: CardContent) -> Iterator[str]:
         (
             what,
             round_up(price.epsilon) if price.released else "not released",
-            f"{price.delta:g}",
+            exactly(price.delta),
             price.in_words,
         )
         for what, price in prices.items()

@@ -19,7 +19,7 @@ from sweeper.results.display import lines_in_html
 from sweeper.results.highlights import shown_text
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
-from sweeper.rounding import round_up
+from sweeper.rounding import exactly, round_up
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.store import Destination, prepare_mlflow
@@ -162,7 +162,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
         **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
         **own,
         "sweeper.price": round_up(card.ledger["winner"].epsilon, DIGITS),
-        "sweeper.delta": f"{guarantee.delta:g}",
+        "sweeper.delta": exactly(guarantee.delta),
         "sweeper.relation": guarantee.relation.value,
         "sweeper.exploratory": str(card.exploratory).lower(),
     }
@@ -208,7 +208,7 @@ def describe(picked: Picked, takes: str) -> str:
         The epsilon is the price of the sweep, which holds however the model was chosen; never that of one training.
     """
     card, point = picked.card.content, picked.point
-    price = f"Epsilon {round_up(card.ledger['winner'].epsilon)} at delta {card.guarantee.delta:g}"
+    price = f"Epsilon {round_up(card.ledger['winner'].epsilon)} at delta {exactly(card.guarantee.delta)}"
     parts = ["Exploratory: no guarantee", price] if card.exploratory else [f"{price} (price of the sweep)"]
     if "accuracy" in point.values:
         parts.append(f"accuracy {shown_text(point, 'accuracy', picked.sweep.front().claim)}")

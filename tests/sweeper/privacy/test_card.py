@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import fields, replace
 
 import pytest
@@ -13,12 +14,14 @@ from sweeper.errors import RecordError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card.make import charged_to
 from sweeper.privacy.card.make import make_card as _make_card
+from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.exposures import expose_event, expose_price
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, SmoothedCounts, TrialStatus
+from sweeper.results.display import point_in_words
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import plain
 from tests.factories import card_validator
@@ -55,6 +58,18 @@ def test_the_card_prices_the_epoch_in_advance_and_afterwards(card, event):
         "steps": 20,
     }
     assert guarantee["chosen_afterwards"]["epsilon"] == afterwards.epsilon > advance.epsilon
+
+
+def test_declared_numbers_keep_all_their_digits(trial, point, claim):
+    """Six digits of 1.0000049e-05 are 1e-05, at which the price need not hold."""
+    delta, account = 1.0000049e-5, AccountClaim("clinic", 3.0000049, 1.0000049e-5)
+    ledger = {question: replace(price, delta=delta) for question, price in LEDGER.items()}
+    trial = replace(trial, plan=replace(trial.plan, delta=delta))
+    card = make_card(trial, point, claim, ledger=ledger)
+    for text in (card.to_markdown(), card.prices(), *point_in_words(point, {}, ledger["winner"])[:1]):
+        assert "1.0000049e-05" in text
+        assert not re.search(r"1e-05|0\.00001\b", text)
+    assert "costs epsilon 3.0000049 at delta 1.0000049e-05 together" in account.condition
 
 
 def found(kind, attained, epsilon=1.2, **more):
