@@ -171,7 +171,10 @@ class AggregationService(ProtocolServer):
 
 
 class KeyService(ProtocolServer):
-    """Holds one key of every row, and evaluates what is asked for, with its noise, within the budget."""
+    """Holds one key of every row, and evaluates what is asked for, with its noise, within the budget.
+
+    A question that is asked again gets the same answer, which costs nothing more.
+    """
 
     def __init__(self, federation: Federation, number: int) -> None:
         super().__init__(federation)
@@ -181,6 +184,7 @@ class KeyService(ProtocolServer):
             for form, release in zip(self._forms, federation.releases, strict=True)
         )
         self._evaluating = asyncio.Lock()
+        self._told: dict[bytes, bytes] = {}  # by question
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
         """See `ProtocolServer.answer`."""
@@ -194,7 +198,13 @@ class KeyService(ProtocolServer):
             held = [{name: key.hex() for name, key in server.list_held().items()} for server in self._servers]
             return json.dumps({"held": held, "refused": self.refused}).encode()
         async with self._evaluating:
-            return await asyncio.to_thread(self._evaluate, message)
+            if message not in self._told:
+                self._told[message] = await asyncio.to_thread(self._evaluate, message)
+            return self._told[message]
+
+    @property
+    def _is_late(self) -> bool:
+        return bool(self._told)
 
     def _take(self, party: str, message: bytes) -> None:
         start = 0

@@ -266,7 +266,7 @@ def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
     assert sent[0] == COUNTS or protocol != "curator"
 
 
-@pytest.mark.parametrize("protocol", ["curator", pytest.param("function-sharing", marks=pytest.mark.long)])
+@pytest.mark.parametrize("protocol", ["curator", "function-sharing"])
 def test_a_party_that_joins_again_or_too_late_pays_nothing(start, model, parties, tmp_path, protocol):
     everybody = start(
         protocol,
@@ -285,11 +285,10 @@ def test_a_party_that_joins_again_or_too_late_pays_nothing(start, model, parties
     with pytest.raises(FederationError, match="Party 'ann': Expected its counts once"):
         join("ann")
     assert Account(address).balance().sweeps == paid.sweeps
-    if protocol == "curator":
-        assert everybody.result().included == ("ann",)
-        with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
-            join("bob")
-        assert not ledger_of(tmp_path / "bob.key").exists()
+    assert everybody.result().included == ("ann",)
+    with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
+        join("bob")
+    assert not ledger_of(tmp_path / "bob.key").exists()
 
 
 @pytest.mark.parametrize("protocol", ["curator", "function-sharing"])

@@ -21,6 +21,7 @@ from sweeper.federated.evaluation import FederatedEvaluation, evaluation_lines
 from sweeper.federated.federation import ANALYST
 from sweeper.federated.party import probability, rows_of, take_part
 from sweeper.federated.payment import Payment
+from sweeper.federated.services import EVALUATE
 from sweeper.federated.serving import Inbox
 from sweeper.results.models.predict import load_predictor
 
@@ -140,12 +141,13 @@ def test_keys_are_evaluated_after_their_parties_went_offline_and_within_epsilon(
     everybody = start("function-sharing")
     joined(everybody, model, parties)
     everybody.result()
+    question = {"release": 0, "thresholds": [1, 2], "epsilon": 200.0, "parties": ["ann"]}
     with pytest.raises(FederationError, match=r"Expected queries of epsilon 200 in all, got 200 beyond 200"):
-        everybody.result()
+        everybody.connection(ANALYST).ask(EVALUATE, json.dumps(question).encode())
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("protocol", ["curator", "aggregation"])
+@pytest.mark.parametrize("protocol", ["curator", "function-sharing", "aggregation"])
 def test_a_result_that_is_asked_for_again_is_the_same(start, model, parties, protocol):
     everybody = start(protocol, epsilon=1.0)
     joined(everybody, model, parties)
