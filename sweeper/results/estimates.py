@@ -30,12 +30,13 @@ of each of these for the two others, what follows from it by their correlations 
 (`clipless.privacy.class_scores.NoiseSlopes`), and its error added. Of a winner it is that of the score that chose it.
 
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored, a (1 -
-a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not: 30 % where a
-is 0.8 or more. Models that have learnt nothing may err each on rows of its own, so that the luckiest of many looks
-better than chance; at a = 1/2 all of the error is a trial's own and half of it an epoch's. A share lies in [0, 1]: for
-the estimate the normal posterior is restricted to it, not cut off. Its interval is Wilson's (1927) with noise, the
-shares a that are not rejected: (x - a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1 where nothing speaks
-against that; where noise does not hide that a count is whole, half a row is added on both sides.
+a) / N. Models err on about the same rows: most of it is common to them, and e_i is the 30 % that are not. Or noise made
+each err on rows of its own, in part other ones after each epoch; then the luckiest of many looks better than it is, and
+than chance where none has learnt anything. Nothing that is released tells which. So both are computed, and an interval
+holds where either is right; the estimate is their mean. A share lies in [0, 1]: for the estimate the normal posterior
+is restricted to it, not cut off. Its interval is Wilson's (1927) with noise, the shares a that are not rejected: (x -
+a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1 where nothing speaks against that; where noise does not
+hide that a count is whole, half a row is added on both sides.
 """
 
 from bisect import bisect_left
@@ -50,7 +51,7 @@ from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
 from clipless.privacy.class_scores import NoiseSlopes
-from sweeper.privacy.evaluation.posteriors import COMMON_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
+from sweeper.privacy.evaluation.posteriors import SAMPLINGS, Floats, Sampling, TrialScores, posterior, posterior_of_best
 from sweeper.records import (
     Interval,
     NoisyScores,
@@ -138,19 +139,30 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
         for name in dict.fromkeys(name for one in own for name in _names(one, _paid(trials[one.trial]))):
             named.setdefault(name, []).append([one for one in own if isfinite(one.values.get(name, np.nan))])
     choosing = best_of or (_CHOOSING if any(one.errors for one in points) else ())
-    lucks = {name: _lucks(named[name], name, trials, best_of) for name in choosing if name in named}
-    found: dict[str, dict[PointKey, _Estimate]] = {}
-    for name, groups in named.items():
-        if name in best_of:
-            means = np.array([one.mean for one in lucks[name].values()])
-            variances = np.array([one.variance for one in lucks[name].values()])
-        else:
-            means, variances = _without_luck(groups, name, trials, lucks)
-        keys = [one.key for own in groups for one in own]
-        rows = [_curve(own, name, trials[own[0].trial]).rows / COMMON_SAMPLING for own in groups for _ in own]
-        shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
-        found[name] = dict(zip(keys, shares, strict=True))
-    return found
+    both: list[dict[str, dict[PointKey, _Estimate]]] = []
+    for sampling in SAMPLINGS:
+        lucks = {name: _lucks(named[name], name, trials, best_of, sampling) for name in choosing if name in named}
+        found: dict[str, dict[PointKey, _Estimate]] = {}
+        for name, groups in named.items():
+            if name in best_of:
+                means = np.array([one.mean for one in lucks[name].values()])
+                variances = np.array([one.variance for one in lucks[name].values()])
+            else:
+                means, variances = _without_luck(groups, name, trials, lucks, sampling)
+            keys = [one.key for own in groups for one in own]
+            counts = [_curve(own, name, trials[own[0].trial], sampling).rows for own in groups for _ in own]
+            rows = map(sampling.rows, counts)
+            shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
+            found[name] = dict(zip(keys, shares, strict=True))
+        both.append(found)
+    first, second = both
+    return {name: {key: _either(one, second[name][key]) for key, one in of.items()} for name, of in first.items()}
+
+
+def _either(first: _Estimate, second: _Estimate) -> _Estimate:
+    """Return the estimate, and the interval that holds whichever of two is right."""
+    (one, (low, high)), (other, (lower, higher)) = first, second
+    return (one + other) / 2.0, (min(low, lower), max(high, higher))
 
 
 def _paid(trial: Trial) -> ScorePlan:
@@ -159,18 +171,22 @@ def _paid(trial: Trial) -> ScorePlan:
     return plan
 
 
-def _curve(points: Sequence[Point], name: str, trial: Trial) -> TrialScores:
+def _curve(points: Sequence[Point], name: str, trial: Trial, sampling: Sampling) -> TrialScores:
     plan = trial.plan
     assert plan is not None  # noqa: S101 - its scores were asked for
     s = np.log([one.epoch / plan.epochs for one in points])
     deviation, count = _errors(points, name, _paid(trial), plan.repeats)
-    return TrialScores(s, np.array([one.values[name] for one in points]), deviation**2, count)
+    return TrialScores(s, np.array([one.values[name] for one in points]), deviation**2, count, sampling)
 
 
 def _lucks(
-    groups: Sequence[Sequence[Point]], name: str, trials: Mapping[str, Trial], best_of: Mapping[str, float]
+    groups: Sequence[Sequence[Point]],
+    name: str,
+    trials: Mapping[str, Trial],
+    best_of: Mapping[str, float],
+    sampling: Sampling,
 ) -> dict[PointKey, _Luck]:
-    curves = [_curve(own, name, trials[own[0].trial]) for own in groups]
+    curves = [_curve(own, name, trials[own[0].trial], sampling) for own in groups]
     means, variances = posterior_of_best(curves[0], best_of[name]) if name in best_of else posterior(curves)
     keys = [one.key for own in groups for one in own]
     scores = np.concatenate([one.scores for one in curves])
@@ -183,15 +199,16 @@ def _without_luck(
     name: str,
     trials: Mapping[str, Trial],
     lucks: Mapping[str, Mapping[PointKey, _Luck]],
+    sampling: Sampling,
 ) -> tuple[Floats, Floats]:
     """Return the posterior of a score, without the luck that it shares with those by which trials are chosen."""
     curves, more = [], []
     for own in groups:
         trial = trials[own[0].trial]
-        curve = _curve(own, name, trial)
+        curve = _curve(own, name, trial, sampling)
         others = [other for other, known in lucks.items() if other != name and all(one.key in known for one in own)]
         slopes, left = _shared_noise(own, name, others, population=_paid(trial).rows["validation"])
-        stds = np.array([sqrt(_curve(own, other, trial).variance) for other in others])
+        stds = np.array([sqrt(_curve(own, other, trial, sampling).variance) for other in others])
         slopes = slopes * sqrt(curve.variance) / stds
         known = [[lucks[other][one.key] for one in own] for other in others]
         noise, unsure = (

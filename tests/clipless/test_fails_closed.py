@@ -103,6 +103,7 @@ def test_rows_of_another_shape_than_the_network_was_bounded_for_are_refused():
         fit(model, TauCCE(0.1), rows(), plan_for(model))
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("count", [2**13, pytest.param(2**18, marks=pytest.mark.long)])
 def test_one_row_among_very_many_moves_their_sum_by_at_most_the_sensitivity(count):
     """Its neighbour holds a null row in its place; the input is tuned to where float32 rounds worst."""

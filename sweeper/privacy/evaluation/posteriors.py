@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,6 @@ _MEAN = 0.5
 _TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
 _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
-COMMON_SAMPLING = 0.7  # share of the sampling error that is common to models: they err on about the same rows
-_OWN_SAMPLING = (1.0, 0.3)  # share that is a trial's own, of scores that tell nothing and of those of good models
-_EPOCH_SAMPLING = (0.5, 0.0)  # likewise, an epoch's own
-_NOTHING, _GOOD = 0.5, 0.8  # such scores
 _FAR_STD = 0.2  # of u_i of a trial that is far from the others
 _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
 _ROUNDS = 3  # of finding those trials and the trend of the others
@@ -31,6 +27,24 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """What of the sampling error of scores is whose, at most: shares of its variance."""
+
+    common: float  # to all models
+    trial: float  # a trial's own, after each of its epochs
+    epoch: float  # an epoch's own
+
+    def rows(self, count: float) -> float:
+        """Return how many rows have the common error of so many."""
+        return count / self.common if self.common else inf
+
+
+# Models err on about the same rows, or each on rows of its own, as far as noise made it: nothing released tells which.
+# Errors of a training that follow each other over some epochs are neither a trial's nor an epoch's, hence both in full.
+SAMPLINGS = (Sampling(common=0.7, trial=0.3, epoch=0.0), Sampling(common=0.0, trial=1.0, epoch=1.0))
+
+
+@dataclass(frozen=True, slots=True)
 class TrialScores:
     """The releases of one trial: ``s`` are logarithms of the share of its epochs that were done."""
 
@@ -38,19 +52,18 @@ class TrialScores:
     scores: Floats
     variance: float  # of the noise of each of them
     rows: float  # N, or as many as a share would need for the same sampling error
+    sampling: Sampling = SAMPLINGS[0]
 
     @property
     def own_variances(self) -> tuple[float, float]:
         """The variances of what is an epoch's own, noise and sampling, and of sampling that is the trial's own.
 
-        They are those at about the size of its scores. Good models err on about the same rows. Those that have learnt
-        nothing err on rows of their own, other ones after each epoch, or all on the same, where they answer alike;
-        their shares add up to more than 1, so that both are covered.
+        They are those at about the size of its scores.
         """
         middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
-        sampling = middle * (1.0 - middle) / self.rows
-        epoch, trial = (np.interp(middle, (_NOTHING, _GOOD), one) for one in (_EPOCH_SAMPLING, _OWN_SAMPLING))
-        return self.variance + float(epoch) * sampling, float(trial) * sampling
+        whole = middle * (1.0 - middle) / self.rows
+        of_epoch = self.sampling.epoch if len(self.scores) > 1 else 0.0  # one score has one error
+        return self.variance + of_epoch * whole, self.sampling.trial * whole
 
 
 def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
@@ -180,7 +193,7 @@ class _Law:
         return trend + (centred - trend) @ self.gain.T, self.left_variance + unsure
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _law(s: tuple[float, ...], trial_std: float, curve_std: float, variance: float, own_sampling: float) -> _Law:
     """Return the law of trials that are scored at these moments: the same for all of them."""
     moments = np.array(s)

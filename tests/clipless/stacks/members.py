@@ -92,7 +92,8 @@ def trained_alone(one: Member, data: Split) -> Network:
 def apart(a: Network, b: Network) -> float:
     """Distance of two networks' weights, relative to their norm.
 
-    A product of another shape may round another way, and with it a digit of an operand: a bit of a sum.
+    A product of another shape may round another way, and with it a digit of an operand: a bit of a sum. Rounded as
+    coarsely as it is released, that would become a 64th of a deviation of the noise where a sum is near the middle.
     """
     ours, theirs = weights(a), weights(b)
     return float((ours - theirs).norm() / theirs.norm())

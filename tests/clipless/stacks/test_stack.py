@@ -24,6 +24,7 @@ from .members import ARCHITECTURES, apart, member, split, trained_alone
 NEAR = 1e-6
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "architecture",
@@ -58,6 +59,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 SLOW = ("convolutions that rest", "exact norms of tokens")  # beside layers that rest and exact norms
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in OPTIONS])
 def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
@@ -69,6 +71,7 @@ def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.long
 def test_members_may_be_told_different_things() -> None:
     every: list[dict[str, Any]] = [
@@ -85,6 +88,7 @@ def test_members_may_be_told_different_things() -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "clipping", [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)], ids=["scheduled", "adaptive"]
@@ -102,6 +106,7 @@ def test_each_member_clips_to_its_own_norm(growth: float, clipping: Any) -> None
         assert apart(found.model, model) <= NEAR
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind",
@@ -117,6 +122,7 @@ def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", clipless.projections.CONSTRAINTS)
 @pytest.mark.parametrize("architecture", [pytest.param("mlp", marks=pytest.mark.long), "lenet"])
@@ -173,6 +179,7 @@ def test_the_averages_that_are_followed_are_shown_on_request() -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", [clipless.Adam(0.001), clipless.SGD(0.003, 0.9), clipless.SGD(0.01)])
 def test_a_checkpoint_serves_the_stack_and_the_training_alone(optimizer: Any, tmp_path: Path) -> None:
