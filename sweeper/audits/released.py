@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.privacy.evaluation.paid_scores import scored_by
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import drawn_by
 from sweeper.records import Point, Trial
@@ -58,8 +59,8 @@ def releases(
         event = plan.event.with_steps(drawn_by(plan, epochs))
         found.append(TrialRelease(split=TRAINING, trial=trial.id, event=event))
         if plan.scores is not None:
-            scores = scores_event(plan.scores.noise_multiplier, plan.repeats * epochs, plan.relation)
-            found.append(TrialRelease(split=VALIDATION, trial=trial.id, event=scores))
+            scores = scores_event(plan.scores.noise_multiplier, scored_by(plan, epochs), plan.relation)
+            found += [TrialRelease(split=VALIDATION, trial=trial.id, event=scores)] if scores.steps else []
         found += (one for point in points if point.trial == trial.id for one in _test_releases(trial, point))
     return tuple(found)
 

@@ -10,8 +10,9 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import prices, selection
 from sweeper.audits.prices import audit_price
+from sweeper.audits.released import VALIDATION, of_split, releases, unpaid
 from sweeper.errors import RecordError
-from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores, scored_by
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._exploration import Exploration
@@ -127,6 +128,21 @@ def test_scores_of_private_rows_are_attacked_too(ledger, make_trial):
     assert finding.evidence["attack"] == "a validation row"
     assert not finding.contradicted
     assert finding.ratio > 0.75
+
+
+@pytest.mark.parametrize(("scored", "last", "count"), [((4,), 4, 2), ((4,), 3, 0), ((1, 2, 4), 2, 4)])
+def test_epochs_that_release_no_scores_are_not_taken_for_unpaid_ones(ledger, make_trial, scored, last, count):
+    """An explorer releases those of its last epoch, a final those of some."""
+    event = replace(TRIAL, noise_multiplier=50.0, steps=4)
+    one = make_trial(1, event, repeats=2, score_noise=20.0)
+    plan = replace(one.plan, epochs=4, steps_per_epoch=1, scores=replace(one.plan.scores, epochs=scored))
+    trial = replace(one, plan=plan)
+    paid = PaidScores(event=replace(LOUD, noise_multiplier=20.0, steps=2 * len(scored)), apart=True)
+    ledger.open("t0001", event.with_steps(8), scores=paid)
+    ledger.close("t0001", 2 * last, scored=scored_by(plan, last))
+    seen = releases([trial], [replace(point_of(trial), epoch=epoch) for epoch in range(1, last + 1)])
+    assert [one.steps for one in of_split(seen, VALIDATION)] == [count] * bool(count)
+    assert unpaid(seen, ledger) == ()
 
 
 def test_where_nothing_finite_is_claimed_or_nothing_was_released_nothing_is_attacked(ledger, make_trial):
