@@ -170,7 +170,7 @@ def test_where_an_evaluation_is_killed_nobody_pays_any_more_and_no_process_or_ke
     path.write_text(json.dumps(content))
     folders.mkdir()
     program = [sys.executable, "-c", PROGRAM, "evaluate", str(model), "--federated", str(path)]
-    running = subprocess.Popen(program, env={**os.environ, "TMPDIR": str(folders)})
+    running = subprocess.Popen(program, env={**os.environ, "TMPDIR": str(folders)}, cwd=tmp_path)
     wait_for(lambda: list(folders.glob("*/servers.yaml")))
     with AccountStore(addresses[1]).write():  # bob cannot pay yet
         wait_for(lambda: Account(addresses[0]).head.number > 1 and list(folders.glob("*/*.lock"))[1:])
