@@ -142,7 +142,7 @@ def test_nobody_pays_for_parties_that_one_account_refuses_together(tmp_path, mod
 def test_a_party_that_fails_takes_no_result_from_the_others_and_what_was_charged_for_none_is_told(
     tmp_path, model, parties, monkeypatch, failing
 ):
-    path = write(tmp_path, ["ann", "bob", "cat", "dan"], "aggregation", epsilon=1)
+    path = write(tmp_path, ["ann", "bob", "cat", "dan"], "aggregation", epsilon=1, wait_seconds=30)
     content = json.loads(path.read_text())
     content["parties"][0]["account"] = str(opened(tmp_path, "ann", 9.0))
     path.write_text(json.dumps(content))
