@@ -150,8 +150,9 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
             else:
                 means, variances = _without_luck(groups, name, trials, lucks, sampling)
             keys = [one.key for own in groups for one in own]
-            counts = [_curve(own, name, trials[own[0].trial], sampling).rows for own in groups for _ in own]
-            rows = map(sampling.rows, counts)
+            rows: list[float] = []
+            for own in groups:
+                rows += [sampling.rows(_curve(own, name, trials[own[0].trial], sampling).rows)] * len(own)
             shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
             found[name] = dict(zip(keys, shares, strict=True))
         both.append(found)

@@ -298,7 +298,9 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     caption=(
         "One line per trial or rehearsed configuration, through its settings to what it reached in its best "
         "point, the one of best utility. Drag along an axis to keep only the lines that pass "
-        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares."
+        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours span "
+        "configurations of at least half the own epsilon of the best, and do not tell those apart that lie in its "
+        "interval."
     ),
     position=100,
     info=info,

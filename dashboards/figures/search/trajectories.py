@@ -342,7 +342,7 @@ def _remarks(data: SweepData) -> str:
         )
     if any(step.is_explorer for step in found.steps):
         said += " The dotted steps are the best of explorers, the solid ones of finals."
-    if any(t.intervals[-1] for t in found.trajectories):
+    if not found.stages and any(t.intervals[-1] for t in found.trajectories):
         said += " Bars are 95 % intervals: thin ones of the best trial, broad pale ones of the named ones beside it."
     said += " A plus sign: a scheduler let the trial continue." if decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
@@ -356,10 +356,10 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
         "One line per trial through its epochs; the mark at the end says how the trial ended: a circle is completed, "
-        "a square was stopped. Trials that are the best at no epsilon are pale, and of more than five of one stage "
-        "without a colour; their ends stand side by side where they would lie on each other. Then the best one stands "
-        "out, with up to two whose scores lie in its interval. A star is the best point. The broad pale steps are the "
-        "best of all trials within each epsilon."
+        "a square was stopped. Of more than five trials, or of several stages, those that are the best at no epsilon "
+        "are pale, and their ends stand side by side where they would lie on each other. Of more than five of one "
+        "stage the best one stands out, with up to two whose scores lie in its interval. A star is the best point. "
+        "The broad pale steps are the best of all trials within each epsilon."
     ),
     position=70,
     info=info,
