@@ -16,15 +16,17 @@ from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import interval_of
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import Compared, compare, order, terms_of
-from dashboards.text import in_parentheses, short_title, show
+from dashboards.text import in_parentheses, short_title, show, show_epsilon
 from sweeper.records import Interval
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.objectives import is_share_of_rows
 
 DRAWN_TRIALS = 300
 STAGE = "stage"  # the axis of stages of the budget
+COMMON = "at_common_epsilon"  # the axis of the utility at an epsilon that all trials reached
 _LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
 _LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
+_APART = 2.0  # times the least own epsilon, beyond which best points are not alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +61,12 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         labels = short_names(chosen, shown.objectives)
         ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
         axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
-        axes += _stage_axis(data, ids) if shown.trained is None and not one_noise else []
-        axes += [_result_axis(shown, name, ids) for name in shown.objectives]
+        if shown.trained is None:
+            axes += [] if one_noise else _stage_axis(data, ids)
+            axes += _common_axis(data, shown, ids)
+        rehearsed = "rehearsed " * (shown.trained is not None)
+        reached = {name: [shown.reached[id_][name] for id_ in ids] for name in shown.objectives}
+        axes += [_result_axis(shown, name, rehearsed + short_title(name), reached[name]) for name in shown.objectives]
     return ConfigurationsInfo(
         **header(data, "configurations and their best points"),
         objectives=shown.objectives,
@@ -79,9 +85,8 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
     )
 
 
-def _result_axis(shown: Compared, name: str, ids: Sequence[str]) -> Axis:
-    """The axis of an objective: what differs by less than the interval of a score does not look as if it were much."""
-    values = [shown.reached[id_][name] for id_ in ids]
+def _result_axis(shown: Compared, name: str, title: str, values: Sequence[float]) -> Axis:
+    """The axis of a result: what differs by less than the interval of a score does not look as if it were much."""
     low, high = min(values), max(values)
     ends, half = None, shown.half_width
     if half is None and shown.sure is not None:
@@ -92,8 +97,7 @@ def _result_axis(shown: Compared, name: str, ids: Sequence[str]) -> Axis:
         ends = Range(low=floor(100 * low) / 100, high=high)
     elif name == "epsilon" and high > low > 0.0:
         ends = Range(low=_outward(min(low, high / _LEAST_RATIO), floor), high=_outward(high, ceil), log=True)
-    rehearsed = "rehearsed " if shown.trained is not None else ""
-    return make_axis(name, rehearsed + short_title(name), values, ends)
+    return make_axis(name, title, values, ends)
 
 
 def _outward(epsilon: float, rounded: Callable[[float], int]) -> float:
@@ -112,6 +116,25 @@ def _stage_axis(data: SweepData, ids: Sequence[str]) -> list[Axis]:
     stages = [data.result.stage_of(id_) or 0 for id_ in ids]
     values = [names[stage].removeprefix("stage ") for stage in stages] if len(set(stages)) > 1 else []
     return [make_axis(STAGE, STAGE, values)] if values else []
+
+
+def _common_axis(data: SweepData, shown: Compared, ids: Sequence[str]) -> list[Axis]:
+    """The axis of the best utility up to an epsilon that all trials reached, where theirs are far apart.
+
+    Scores of trials that were stopped early compare there alone. Nothing where some trial had none so early.
+    """
+    ways: dict[str, list[tuple[float, float]]] = {id_: [] for id_ in ids}
+    for point in data.points:
+        if point.trial in ways and finite(point, "epsilon", data.utility):
+            ways[point.trial].append((point.values["epsilon"], point.values[data.utility]))
+    lasts = [max(epsilon for epsilon, _ in way) for way in ways.values() if way]
+    common, sign = min(lasts, default=0.0), data.direction(data.utility).sign
+    early = [[value for epsilon, value in way if epsilon <= common] for way in ways.values()]
+    if not all(early) or max(lasts) < _APART * common:
+        return []
+    title = f"{short_title(data.utility)} at\N{NO-BREAK SPACE}epsilon {show_epsilon(common)}"
+    best = [max(values, key=lambda value: sign * value) for values in early]
+    return [replace(_result_axis(shown, data.utility, title, best), name=COMMON)]
 
 
 def _attained(data: SweepData, shown: Compared) -> dict[str, str]:
@@ -136,7 +159,7 @@ def content_of(data: SweepData, title: str, *, one_noise: bool = False) -> dict[
 def in_order(info: ConfigurationsInfo) -> list[Axis]:
     """Return the axes of hyperparameters, the most important first; those without an order: ranges before others."""
     places = {name: place for place, name in enumerate(info.order)}
-    settings = [axis for axis in info.axes if axis.name not in (*info.objectives, STAGE)]
+    settings = [axis for axis in info.axes if axis.name not in (*info.objectives, STAGE, COMMON)]
     return sorted(settings, key=lambda axis: (places.get(axis.name, len(places)), not axis.is_range))
 
 

@@ -3,6 +3,7 @@
 Only values that differ between them have an axis; `dashboards.figures.hyperparameters._axes` says how it is scaled.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from math import ceil
@@ -20,6 +21,7 @@ from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, differs, make_axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._content import DRAWN_TRIALS, ConfigurationsInfo, identify, info, is_trained
+from dashboards.text import in_parentheses, show
 
 _ANGLE = -18  # of names
 _LEVEL_NAMES, _LETTERS, _LINE = 12, 108, 16  # so many names stand level in a picture: letters of a line, its pixels
@@ -103,15 +105,14 @@ def _legend_rows(figure: go.Figure) -> int:
 
 
 def _level_name(title: str, letters: int) -> str:
-    """A name in lines: a long one is broken behind dots too, and in front of what its scale is.
+    """A name in lines: a long one is broken behind dots too, but for those of numbers, and before what its scale is.
 
-    >>> _level_name("privacy.epsilon (log)", 9), _level_name("width", 9)
-    ('privacy.<br>epsilon<br>(log)', 'width')
+    >>> _level_name("privacy.epsilon (log)", 9), _level_name("width", 9), _level_name("certified@0.25", 9)
+    ('privacy.<br>epsilon<br>(log)', 'width', 'certified@0.25')
     """
     if len(title) <= letters:
         return escape(title)
-    dots = "." if "@" in title else ".<br>"  # a radius stays whole
-    return "<br>".join(break_name(part, letters).replace(".", dots) for part in title.split(" "))
+    return "<br>".join(re.sub(r"\.(?!\d)", ".<br>", break_name(part, letters)) for part in title.split(" "))
 
 
 def _draw_lines(
@@ -163,6 +164,8 @@ def _draw_lines(
         ]
     else:
         entries = [f"{place}: {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
+        score = show(info.color_name, max(info.colors))
+        entries[0] += f", {score}{in_parentheses(info.color_name, info.sure)}" if info.sure is not None else ""
     for name, dash in zip(entries[: len(DASHES)], DASHES, strict=False):
         line = {"color": theme.ink, "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
@@ -300,7 +303,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
         "point, the one of best utility. Drag along an axis to keep only the lines that pass "
         "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours span "
         "configurations of at least half the own epsilon of the best, and do not tell those apart that lie in its "
-        "interval."
+        "interval. Where trials stopped at epsilons far apart, one axis has the scores at an epsilon that all reached."
     ),
     position=100,
     info=info,

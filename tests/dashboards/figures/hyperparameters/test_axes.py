@@ -17,7 +17,6 @@ from sweeper.results.importance import Importance
 from sweeper.specification.fields.ranges import Range
 from sweeper.store.manifest import Manifest
 
-SCORES = {"accuracy": 0.8, "epsilon": 2.0}
 SPEC = {
     "training": {"rate": {"log": [0.05, 0.5]}, "batch": {"int": [16, 512], "step": 16}, "epochs": 20},
     "model": [{"architecture": "mlp", "width": {"log_int": [32, 64]}}, {"width": {"log_int": [64, 512]}}],
@@ -188,6 +187,7 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
     *_, first, second = (trace for trace in drawn if trace.mode == "lines")
     assert (first.line.width, second.name) == (2.6, "second: t18")
+    assert first.name.replace("\N{NO-BREAK SPACE}", " ") == "best: t19, 69.0 % (68.0 to 69.0 %)"
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
     opacities = [opacity for _, opacity in widths[:18] if opacity > 0.35]
@@ -196,6 +196,27 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert ("star",) not in [trace.marker.symbol for trace in drawn], "stars are for what was rehearsed and trained"
+
+
+@pytest.mark.parametrize(("first", "shown"), [(0.4, True), (0.6, False)], ids=["all have one", "one has none so early"])
+def test_trials_that_stopped_at_epsilons_far_apart_are_compared_at_one_that_all_reached(small, first, shown):
+    ways = {"a": [(0.3, 0.2), (0.5, 0.3)], "b": [(first, 0.1), (0.6, 0.5), (1.0, 0.9)]}
+    points = [
+        Point(trial=trial, epoch=epoch, values={"epsilon": epsilon, "accuracy": score})
+        for trial, way in ways.items()
+        for epoch, (epsilon, score) in enumerate(way, 1)
+    ]
+    trials = tuple(Trial(id=id_, config={"rate": 0.1 * (i + 1)}) for i, id_ in enumerate("ab"))
+    data = small(points, objectives=("epsilon", "accuracy"), trials=trials)
+    info = configurations.info(data)
+    assert [axis.name for axis in info.axes] == ["rate", *[_content.COMMON] * shown, "epsilon", "accuracy"]
+    if shown:
+        assert info.axes[1].title == "accuracy at\N{NO-BREAK SPACE}epsilon 0.5"
+        assert info.axes[1].values == (0.3, 0.1), "their best ones up to there"
+        assert [axis.name for axis in _content.in_order(info)] == ["rate"]
+        near = [point for point in points if point.values["epsilon"] < 0.7]
+        alike = small(near, objectives=("epsilon", "accuracy"), trials=trials)
+        assert _content.COMMON not in [axis.name for axis in configurations.info(alike).axes], "0.6 is not far from 0.5"
 
 
 def test_lines_of_other_noise_than_the_best_are_grey_and_counted(small):
@@ -268,16 +289,15 @@ def test_texts_of_ticks_give_way_to_wide_lines():
 
 
 def test_axes_of_results_do_not_enlarge_differences_within_their_errors(sweep):
-    compared = replace(
-        compare(sweep), half_width=0.05, reached={"a": SCORES, "b": SCORES | {"accuracy": 0.81, "epsilon": 1.9}}
-    )
-    axis, unknown = _content._result_axis, replace(compared, half_width=None, sure=None)
-    accuracy, epsilon = (axis(compared, name, ["a", "b"]) for name in ("accuracy", "epsilon"))
+    compared, axis = replace(compare(sweep), half_width=0.05), _content._result_axis
+    accuracy = axis(compared, "accuracy", "accuracy", [0.8, 0.81])
+    epsilon = axis(compared, "epsilon", "epsilon", [2.0, 1.9])
     assert accuracy.ends == pytest.approx((0.67, 0.87)), (
         "whole percents: the interval of the best, and four times half of it"
     )
     assert [10**end for end in epsilon.ends] == pytest.approx([1.0, 2.0])
-    assert axis(unknown, "accuracy", ["a", "b"]).ends == (0.8, 0.81)
+    unknown = replace(compared, half_width=None, sure=None)
+    assert axis(unknown, "accuracy", "accuracy", [0.8, 0.81]).ends == (0.8, 0.81)
 
 
 def test_stages_of_a_budget_have_an_axis_but_are_no_hyperparameter(sweep):

@@ -67,7 +67,9 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     star, bar = _star_and_bar(figure)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
     assert bar.x == star.x, "on the star, which hides none of it"
-    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %)"
+    assert (
+        star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %) at own epsilon 3.07"
+    )
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
