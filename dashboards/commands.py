@@ -11,13 +11,12 @@ from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
 from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, needs, refuse, sweep_figures
 from sweeper.errors import ExportError
+from sweeper.papers.files import check_no_record
 from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
-from sweeper.store.manifest import MANIFEST_NAME
 
-export_compared = export_comparison
 _WHOLE = ("json", "csv", "html")  # formats in which a sweep keeps its front
 
 
@@ -25,9 +24,9 @@ def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | N
     """Write the front of the sweep in ``folder``, or one of its figures, to ``path`` and return it.
 
     Raises:
-        RecordError: the folder holds no readable front.
+        RecordError: the folder holds no readable front, or a file that a sweep or a model is read from.
         EmptyFigureError: the sweep has nothing for the figure.
-        ExportError: an unknown suffix or figure, no browser for an image, a file that the sweep itself keeps, or one
+        ExportError: an unknown suffix or figure, no browser for an image, a figure in the place of the front, or a file
             that cannot be written.
     """
     _check_place(folder, path, figure)
@@ -35,10 +34,24 @@ def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | N
 
 
 def _check_place(folder: Path, path: Path, figure: str | None) -> None:
-    """Refuse to write over records of a sweep, and a figure over its front."""
-    kept = {MANIFEST_NAME} if figure is None else {MANIFEST_NAME, *(f"front.{one}" for one in _WHOLE)}
-    if path.name in kept and path.resolve().parent == folder.resolve():
+    """Refuse to write over records of any sweep or model, and a figure over the front of its own."""
+    is_front = path.resolve().parent == folder.resolve() and path.name in (f"front.{one}" for one in _WHOLE)
+    if is_front and figure is not None:
         raise ExportError(f"Expected another file than {path}, which the sweep itself keeps (--output); name another")
+    if not is_front:
+        check_no_record(path)
+
+
+def export_compared(
+    comparison: Comparison, path: str | Path, figure: str | None = None, paper: Paper | None = None
+) -> Path:
+    """Write a comparison, or one of its figures, to ``path`` and return it; errors as `export_comparison`.
+
+    Raises:
+        RecordError: a file that a sweep or a model is read from.
+    """
+    check_no_record(Path(path))
+    return export_comparison(comparison, path, figure, paper)
 
 
 def export_diagnostics(record: Path, path: Path) -> Path:

@@ -15,7 +15,7 @@ from sweeper.errors import RecordError
 from sweeper.records import ConfigValues
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import replace_file, to_text
-from sweeper.store.manifest import told_spec
+from sweeper.store.manifest import MANIFEST_NAME, told_spec
 
 MODEL_NAME = "model.safetensors"
 CARD_NAME = "card.json"
@@ -33,6 +33,8 @@ HASHED = (*REQUIRED, DATA_NAME)
 PAPERS = (SIGNATURE_NAME, SUMS_NAME, CARD_NAME, WORDS_NAME, CONFIG_NAME, DATA_NAME, LEDGER_NAME, SPEC_NAME)
 """Everything beside the model."""
 
+_OF_SWEEPS = (".json", ".jsonl", ".yaml")  # how names of files end that a sweep is read from
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
@@ -40,6 +42,39 @@ class Sources:
 
     ledger: bytes  # its rows, as they were when the card was made
     spec: Mapping[str, object]  # as it was completed, as JSON values
+
+
+def clear_for_model(folder: Path) -> None:
+    """Make the folder of a model that leaves, and remove the papers of an earlier model from it.
+
+    Raises:
+        RecordError: it has a sweep, or files of these names without a model.
+        OSError: not made or not removed.
+    """
+    names = (MANIFEST_NAME,) if (folder / MODEL_NAME).is_file() else (MANIFEST_NAME, *PAPERS)
+    for name in names:
+        if (folder / name).exists():
+            raise RecordError(
+                f"Expected a new folder or that of an earlier model, got {folder} with {name}, which it would replace; "
+                "choose another with --output"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PAPERS:
+        (folder / name).unlink(missing_ok=True)
+
+
+def check_no_record(path: Path) -> None:
+    """Refuse a file to write that a sweep or a picked model is read from.
+
+    Raises:
+        RecordError: it exists, and is such a file.
+    """
+    folder, name = path.absolute().parent, path.name
+    of_sweep = (folder / MANIFEST_NAME).is_file() and name.endswith(_OF_SWEEPS)
+    of_model = (folder / CARD_NAME).is_file() and name in (MODEL_NAME, *PAPERS)
+    if path.exists() and (of_sweep or of_model):
+        whose = "the sweep" if of_sweep else "the picked model"
+        raise RecordError(f"Expected another file than {path}, which {whose} in its folder keeps (--output); name one")
 
 
 def write_sources(folder: Path, sources: Sources) -> None:

@@ -83,7 +83,7 @@ class Picked:
         Those of an earlier model go first and the card comes last: whatever fails, no card lies beside another model.
 
         Args:
-            folder: made if it does not exist.
+            folder: a new one, or that of an earlier model.
             data_dir: local copies of data sets, for ``data.json``, which says how new rows are encoded.
             identity: whose signature goes with the card.
 
@@ -91,7 +91,7 @@ class Picked:
             Why ``data.json`` could not be written, ``None`` if it was.
 
         Raises:
-            RecordError: not written, or the sweep may not be seen.
+            RecordError: not written, the sweep may not be seen, or the folder has records of something else.
         """
         folder = Path(folder)
         check_may_be_seen(self.sweep.directory)
@@ -100,7 +100,7 @@ class Picked:
                 f"Expected the model of the point in {self.model_path}, found none; if the point has left the front "
                 "since, pick again, else restore the file"
             )
-        from sweeper.papers.files import MODEL_NAME, PAPERS, write_config, write_sources
+        from sweeper.papers.files import MODEL_NAME, clear_for_model, write_config, write_sources
         from sweeper.papers.signature import write_card
         from sweeper.store.input_format import input_content_of_sweep, write_input_content
 
@@ -110,9 +110,7 @@ class Picked:
         except (SweeperError, CliplessError) as error:
             trouble = str(error)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in PAPERS:
-                (folder / name).unlink(missing_ok=True)
+            clear_for_model(folder)
             shutil.copyfile(self.model_path, folder / MODEL_NAME)
         except OSError as error:
             raise RecordError(

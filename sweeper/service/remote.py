@@ -25,7 +25,7 @@ from sweeper.calls import called_by_users
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
-from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
+from sweeper.papers.files import CARD_NAME, MODEL_NAME, clear_for_model
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
@@ -113,16 +113,15 @@ class RemotePicked:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 files = {Path(name).name: archive.read(name) for name in archive.namelist()}
-            card = json.loads(files[CARD_NAME])
+            card, model = json.loads(files[CARD_NAME]), files.pop(MODEL_NAME)
             found = (card["trial"], card["epoch"], card["made_from"])
         except (zipfile.BadZipFile, KeyError, ValueError):
             raise SweeperError("Expected the papers of a model from the service, got something else (url)") from None
         if found != (self.trial, self.epoch, self.made_from):
             raise RecordError(f"Expected the papers of {self.trial}, epoch {self.epoch}, but another point is the best")
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            for name in (MODEL_NAME, *PAPERS):
-                (path / name).unlink(missing_ok=True)
+            clear_for_model(path)
+            (path / MODEL_NAME).write_bytes(model)
             for name, data in sorted(files.items(), key=lambda item: item[0] == CARD_NAME):
                 (path / name).write_bytes(data)
         except OSError as error:

@@ -50,7 +50,9 @@ def card(
     if output is None:
         typer.echo(text, nl=False)
     else:
+        from sweeper.papers.files import check_no_record
         from sweeper.store.jsonl import replace_file
 
+        check_no_record(output)
         replace_file(output, text)
         typer.echo(str(output))

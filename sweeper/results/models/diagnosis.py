@@ -12,6 +12,7 @@ from clipless.diagnostics import Diagnostics, InputNorms
 from clipless.plans.method import Method
 from sweeper.adapters import dump, read
 from sweeper.errors import RecordError
+from sweeper.papers.files import check_no_record
 from sweeper.records import Point
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
@@ -60,8 +61,9 @@ class Diagnosis:
         """Write the record to ``path`` and return it.
 
         Raises:
-            RecordError: not written.
+            RecordError: not written, or a file that a sweep or a model is read from.
         """
+        check_no_record(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

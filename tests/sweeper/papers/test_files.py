@@ -8,7 +8,7 @@ import yaml
 
 from clipless.privacy.accounting.private_selection import Repetitions
 from sweeper.errors import RecordError
-from sweeper.papers.files import Sources, file_hash, spec_text, write_sources
+from sweeper.papers.files import Sources, check_no_record, clear_for_model, file_hash, spec_text, write_sources
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.results import sweep as sweeps
@@ -80,3 +80,38 @@ def test_a_card_is_of_the_rows_of_the_ledger_beside_it(sweep_copy, tmp_path, eve
     shutil.rmtree(sweep_copy / "models", ignore_errors=True)
     with pytest.raises(RecordError, match="Expected the model of the point"):
         picked.write(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("beside", "name", "refused"),
+    [
+        ("sweep.json", "ledger.jsonl", "the sweep"),
+        ("sweep.json", "front.json", "the sweep"),
+        ("sweep.json", "spec.yaml", "the sweep"),
+        ("sweep.json", "front.html", ""),
+        ("card.json", "ledger.jsonl", "the picked model"),
+        ("card.json", "card.json", "the picked model"),
+        ("card.json", "nist.json", ""),
+        ("notes.txt", "ledger.jsonl", ""),
+    ],
+)
+def test_a_file_that_is_written_replaces_nothing_that_is_read(tmp_path, beside, name, refused):
+    (tmp_path / beside).touch()
+    if beside != name:
+        check_no_record(tmp_path / name)
+    (tmp_path / name).touch()
+    if not refused:
+        check_no_record(tmp_path / name)
+        return
+    with pytest.raises(RecordError, match=rf"another file than .*{name}, which {refused} in its folder keeps"):
+        check_no_record(tmp_path / name)
+
+
+def test_a_pick_that_was_killed_is_begun_again(signed, tmp_path):
+    """The model is written first and goes last, so that its folder is known whatever is left in it."""
+    (tmp_path / "out").mkdir()
+    for left in (["model.safetensors"], ["model.safetensors", "ledger.jsonl"]):
+        for name in left:
+            shutil.copy(signed.folder / name, tmp_path / "out")
+        clear_for_model(tmp_path / "out")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.safetensors"]

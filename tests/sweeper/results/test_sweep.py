@@ -85,6 +85,25 @@ def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path
     assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()
 
 
+@pytest.mark.parametrize("kept", ["sweep", "its ledger alone", "a spec of its own", "a sweep beside a model"])
+def test_a_model_replaces_no_records_of_something_else(sweep, tmp_path, kept):
+    folder = tmp_path / "taken"
+    files = {
+        "sweep": ("sweep.json", "ledger.jsonl", "spec.yaml"),
+        "its ledger alone": ("ledger.jsonl",),
+        "a spec of its own": ("spec.yaml",),
+        "a sweep beside a model": ("sweep.json", "model.safetensors"),
+    }[kept]
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text(name)
+    with pytest.raises(RecordError, match=rf"got .*taken with {files[0]}, which it would replace; choose another"):
+        sweep.pick().write(folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {name: name for name in files}
+    with pytest.raises(RecordError, match=r"with sweep\.json"):
+        sweep.pick().write(sweep.directory)
+
+
 def test_a_card_states_what_the_ledger_holds(sweep, event):
     ledger = Ledger(sweep.folder.ledger)
     ledger.open("t0009", event)
