@@ -163,6 +163,7 @@ def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger) ->
         yield "Expected exploratory = True by data.evaluation and noise.secure_generator, got False"
     yield _too_little_noise(card, event)
     yield _another_training(card, event, ledger)
+    yield _other_scores(card, ledger)
 
 
 def _too_little_noise(card: CardContent, event: PoissonGaussian) -> str | None:
@@ -185,6 +186,18 @@ def _another_training(card: CardContent, event: PoissonGaussian, ledger: Ledger)
         return f"Expected what trial {card.trial} spent in {ledger.path}, got nothing (trial)"
     others = (first_difference({"event": planned.to_json()}, {"event": spent.to_json()}) for spent in found)
     return next((one for one in others if one is not None), None)
+
+
+def _other_scores(card: CardContent, ledger: Ledger) -> str | None:
+    """Say where the ledger has charged scores of other noise than that of the card."""
+    stated = None if card.score_noise is None else card.score_noise.noise_multiplier
+    charged = (event for entry in charged_entries(ledger, card.trial) for event in entry.charged_scores)
+    others = (first_difference(_noise(stated), _noise(event.noise_multiplier)) for event in charged)
+    return next((one for one in others if one is not None), None)
+
+
+def _noise(multiplier: float | None) -> dict[str, Any]:
+    return {"score_noise": {"noise_multiplier": multiplier}}
 
 
 def _same(stated: object, computed: object, tolerance: Tolerance) -> bool:

@@ -175,8 +175,9 @@ def _check_sources(folder: Path, card: CardContent) -> str:
     follows["account"] = None if account is None else {"name": str(account).rpartition("#")[2]}
     if "delta" in privacy:
         follows["guarantee"] = {"delta": privacy["delta"]}
-    if "name" in data:
-        follows["data"] = {"name": data["name"]}
+    follows["data"] = {name: data[name] for name in ("name", "evaluation") if name in data}
+    if "unit" in data:
+        follows.setdefault("guarantee", {})["unit"] = data["unit"]
     false = first_difference(dump(card), follows)
     if false is None and set(card.deployment) != set(follows["deployment"]):
         false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card.deployment)}"
@@ -188,7 +189,8 @@ def _check_sources(folder: Path, card: CardContent) -> str:
         name = read_object(folder / DATA_NAME).get("name")
         if name != card.data.name:
             raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
-    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, delta, account and deployment"
+    of_spec = "delta, account, deployment, and of the data as far as it states them"
+    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, {of_spec}"
 
 
 def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:

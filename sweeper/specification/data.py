@@ -161,7 +161,7 @@ class FeatureSettings(Section):
 
     def declaration(self, file: "Path | None") -> "Features":
         """Return the declaration of the encoder, whose file lies at ``file`` if it has one."""
-        return find_features(**{**self.model_dump(), "file": None if file is None else str(file)})
+        return find_features(**{**self.model_dump(), "file": None if file is None else str(file.absolute())})
 
 
 class DataSettings(Section):

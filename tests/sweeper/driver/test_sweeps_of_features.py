@@ -2,12 +2,14 @@
 
 import json
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import save_file
 from torch import nn
 
 import clipless
@@ -140,6 +142,23 @@ def test_a_sweep_goes_on_with_its_encoder_and_with_no_other(texts, tmp_path, enc
         resume_sweep(sweep.directory, trials=4)
     with pytest.raises(DataError, match="Expected the encoder 'tiny' with SHA-256"):
         load_predictor(sweep.directory).form.of_columns({"text": ["a"]})
+
+
+@pytest.mark.long
+def test_a_sweep_goes_on_wherever_the_file_of_its_encoder_is_named_from(texts, tmp_path, monkeypatch):
+    save_file(Counts(1.0).state_dict(), tmp_path / "w.safetensors")
+    texts(evaluation="public", features=ENCODER | {"file": "w.safetensors"})
+    monkeypatch.chdir(tmp_path)
+    sweep = run_sweep(Spec.from_yaml("t.yaml"), Options(out=Path("out"))).sweep
+    assert len(resume_sweep(sweep.directory, trials=3).sweep.front().trials) == 3
+    form = json.loads((sweep.directory / DATA_NAME).read_text())
+    assert form["features"]["file"] == str(tmp_path / "w.safetensors")
+    form["features"]["file"] = "w.safetensors"  # of an earlier version
+    (sweep.directory / DATA_NAME).write_text(json.dumps(form))
+    resume_sweep(sweep.directory, trials=4)
+    save_file(Counts(2.0).state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises((RecordError, DataError), match=r"begun with, got others|that was recorded"):
+        resume_sweep(sweep.directory, trials=5)
 
 
 @pytest.mark.sampled(4)

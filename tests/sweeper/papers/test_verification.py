@@ -9,9 +9,11 @@ import sys
 from dataclasses import asdict
 
 import pytest
+import yaml
 
 from clipless.federated.primitives import Identity
 from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.federated.keys import read_key
 from sweeper.papers import recomputation
@@ -21,6 +23,7 @@ from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.claims import AccountClaim
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.program import program
 
@@ -311,6 +314,49 @@ def test_a_training_that_is_almost_the_charged_one_is_noticed(papers, content, f
         content[name]["noise_multiplier"] *= 1 - 1e-9
     forge(papers, content)
     assert "Expected event.noise_multiplier" in failure(papers)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("evaluation", "exploratory", "data.evaluation"),
+        ("unit", "person", "guarantee.unit"),
+        ("name", "x", "data.name"),
+    ],
+)
+def test_what_the_spec_states_of_the_data_is_what_the_card_says(papers, content, forge, field, value, told):
+    (papers / "card.sig").unlink()
+    spec = yaml.safe_load((papers / "spec.yaml").read_text())
+    assert failure(papers) is None
+    spec["data"][field] = value
+    (papers / "spec.yaml").write_text(yaml.safe_dump(spec))
+    forge(papers, content)
+    assert f"Expected {told} = {value!r}, got" in failure(papers)
+
+
+@pytest.mark.parametrize("stated", [3.0, 2.5, None], ids=["charged", "less", "none"])
+def test_the_noise_of_scores_is_that_of_the_ledger(content, tmp_path, stated):
+    ledger, event = Ledger(tmp_path / "ledger.jsonl"), PoissonGaussian.from_json(content["event"])
+    paid = PaidScores(event=scores_event(3.0, 5, event.relation), apart=True)
+    ledger.open(content["trial"], event, scores=paid)
+    noise = (
+        None
+        if stated is None
+        else {
+            "names": ["accuracy"],
+            "noise_multiplier": stated,
+            "apart": True,
+            "std": {},
+            "rows": {},
+            "epochs": [1],
+            "best_of": None,
+            "curves": None,
+            "of_the_trial": content["guarantee"]["chosen_afterwards"],
+        }
+    )
+    card = CardContent.model_validate(content | {"score_noise": noise})
+    said = [one for one in recomputation.contradictions(card, event, ledger) if one is not None]
+    assert said == [] if stated == 3.0 else said == [f"Expected score_noise.noise_multiplier = 3.0, got {stated}"]
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib import metadata as importlib_metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from clipless.datasets.tables.texts import decode_text
 from clipless.errors import DataError
 
 Forward = Callable[[Any], Tensor]
+_ONNX_WEIGHTS = "session.model_external_initializers_file_folder_path"  # where weights beside a file are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ def open_encoder(features: Features, kind: RowKind) -> Encoder:
     """Open an encoder for rows of a data set.
 
     Raises:
-        DataError: it is not installed, cannot be read, has another digest than the declared one, or takes no such rows.
+        DataError: it is not installed, cannot be read, has another digest than the declared one, keeps weights in
+            another file, or takes no such rows.
     """
     _check_rows(features, kind)
     if features.module is not None:
@@ -226,10 +229,14 @@ def _open_onnx(features: Features) -> Forward:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     try:
-        session = onnxruntime.InferenceSession(str(features.file), options, providers=["CPUExecutionProvider"])
+        with TemporaryDirectory() as empty:  # in which no weights lie that the digest of the file would not cover
+            options.add_session_config_entry(_ONNX_WEIGHTS, empty)
+            content = Path(str(features.file)).read_bytes()
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of its own hierarchy, which has no public root
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"Cannot read {features.file} as ONNX: {reason} (data.features.file)") from None
+        apart = "; save it with its weights inside" if "xternal data" in reason else ""
+        raise DataError(f"Cannot read {features.file} as ONNX: {reason}{apart} (data.features.file)") from None
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)

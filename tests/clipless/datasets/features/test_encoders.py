@@ -118,28 +118,37 @@ def test_a_file_of_torchscript_is_opened(declare, picture, tmp_path):
         open_encoder(declare(file=str(path)), PICTURES)
 
 
-def flattened_onnx(size):
-    """Return a file of ONNX that flattens a batch of one (1, 1, 8, 8), written by hand: tags, lengths, contents."""
+def onnx_file(size, weights=""):
+    """Return a file of ONNX, written by hand: tags, lengths, contents.
+
+    It flattens a batch of one (1, 1, 8, 8), and adds ``size`` weights in another file where one is named.
+    """
 
     def field(number, content):
         if isinstance(content, int):
             return bytes([number << 3, content])
         content = content.encode() if isinstance(content, str) else content
-        return bytes([number << 3 | 2, len(content)]) + content
+        low, high = len(content) & 127, len(content) >> 7
+        return bytes([number << 3 | 2, *((low | 128, high) if high else (low,))]) + content
 
     def tensor(name, shape):
         dims = b"".join(field(1, field(1, size)) for size in shape)
         return field(1, name) + field(2, field(1, field(1, 1) + field(2, dims)))
 
-    node = field(1, "x") + field(2, "y") + field(4, "Flatten")
-    graph = field(1, node) + field(2, "g") + field(11, tensor("x", (1, 1, 8, 8))) + field(12, tensor("y", (1, size)))
+    flat = "h" if weights else "y"
+    graph = field(1, field(1, "x") + field(2, flat) + field(4, "Flatten")) + field(2, "g")
+    if weights:
+        where = field(13, field(1, "location") + field(2, weights)) + field(14, 1)
+        graph += field(1, field(1, "h") + field(1, "w") + field(2, "y") + field(4, "Add"))
+        graph += field(5, field(1, 1) + field(1, size) + field(2, 1) + field(8, "w") + where)
+    graph += field(11, tensor("x", (1, 1, 8, 8))) + field(12, tensor("y", (1, size)))
     return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 13))
 
 
 def test_a_file_of_onnx_is_opened(declare, picture, tmp_path):
     pytest.importorskip("onnxruntime")
     path = tmp_path / "net.onnx"
-    path.write_bytes(flattened_onnx(64))
+    path.write_bytes(onnx_file(64))
     encoder = open_encoder(declare(file=str(path), clip=1e6), PICTURES)
     torch.testing.assert_close(encoder(picture), picture.flatten())
     assert encoder.versions[0].split()[0] == "onnxruntime"
@@ -148,9 +157,21 @@ def test_a_file_of_onnx_is_opened(declare, picture, tmp_path):
         open_encoder(declare(file=str(path)), PICTURES)
 
 
+def test_an_encoder_whose_weights_lie_beside_its_file_is_refused(declare, tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx_file(64, weights="w.bin"))
+    (tmp_path / "w.bin").write_bytes(bytes(4 * 64))
+    onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])  # opens them
+    for folder in (tmp_path, tmp_path.parent):  # it looks for them in the current folder too
+        monkeypatch.chdir(folder)
+        with pytest.raises(DataError, match=r"Cannot read .*net.onnx as ONNX: .*; save it with its weights inside"):
+            open_encoder(declare(file=str(path)), PICTURES)
+
+
 def test_what_is_not_installed_is_refused_with_the_line_that_installs_it(declare, monkeypatch, tmp_path):
     path = tmp_path / "net.onnx"
-    path.write_bytes(flattened_onnx(64))
+    path.write_bytes(onnx_file(64))
     for name in ("onnxruntime", "efficientnet_lite_pytorch"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
