@@ -9,6 +9,7 @@ cut off unseen.
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 import time
@@ -30,6 +31,10 @@ BUSY_SECONDS = 60.0  # how long a process waits for others, or for a database th
 _SILENT_SHARE = 0.5  # of it, after which PostgreSQL ends the transaction of a process that is stopped: others go on
 _LONGEST_PAUSE = 5.0  # seconds between two tries to reach a database
 _LOCKED = "55P03"  # PostgreSQL's code of a lock that was waited for in vain
+# what PostgreSQL says of itself: readers of a service may not know where accounts lie
+_OF_SERVERS = re.compile(
+    r'connection to server (at|on) .*? failed: |FATAL:  | for user "[^"]*"| "[^"]*"(?= to address)'
+)
 _CREATING = 5_204_712_093  # the lock of who makes the tables, a number that nobody else is likely to lock
 _CONNECTING = {  # what an address may set otherwise: seconds until a host or a network that is gone is noticed
     "connect_timeout": "10",
@@ -274,7 +279,7 @@ class AccountStore:
                     f"Expected the accounts in {self.where} to be free within {BUSY_SECONDS:g} s, got a process that "
                     "holds them; nothing was changed: end a driver that hangs, and try again"
                 ) from error
-            first = str(cause).strip().partition("\n")[0]
+            first = _OF_SERVERS.sub("", str(cause).strip().partition("\n")[0])
             raise RecordError(
                 f"Cannot use the accounts in {self.where}: {first}; nothing was changed: free space, check "
                 "permissions, or wait for others"

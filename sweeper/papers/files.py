@@ -5,11 +5,13 @@
 """
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from safetensors import SafetensorError, safe_open
 
 from sweeper.errors import RecordError
 from sweeper.records import ConfigValues
@@ -61,6 +63,20 @@ def clear_for_model(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAPERS:
         (folder / name).unlink(missing_ok=True)
+
+
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy the model of a point into a folder.
+
+    Raises:
+        RecordError: the file is damaged.
+        OSError: not copied.
+    """
+    try:
+        with safe_open(source, framework="numpy"):
+            shutil.copyfile(source, folder / MODEL_NAME)
+    except SafetensorError as error:
+        raise RecordError(f"Expected a model in {source}, got a damaged file ({error}); pick another point") from error
 
 
 def check_no_record(path: Path) -> None:

@@ -1,6 +1,5 @@
 """A sweep on disk, as users hold it: its front, its points, and the models of the front."""
 
-import shutil
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,7 +99,7 @@ class Picked:
                 f"Expected the model of the point in {self.model_path}, found none; if the point has left the front "
                 "since, pick again, else restore the file"
             )
-        from sweeper.papers.files import MODEL_NAME, clear_for_model, write_config, write_sources
+        from sweeper.papers.files import clear_for_model, copy_model, write_config, write_sources
         from sweeper.papers.signature import write_card
         from sweeper.store.input_format import input_content_of_sweep, write_input_content
 
@@ -111,7 +110,7 @@ class Picked:
             trouble = str(error)
         try:
             clear_for_model(folder)
-            shutil.copyfile(self.model_path, folder / MODEL_NAME)
+            copy_model(self.model_path, folder)
         except OSError as error:
             raise RecordError(
                 f"Cannot write {folder}: {error.strerror or error}; choose another with --output"

@@ -193,3 +193,36 @@ def test_a_store_with_a_second_name_is_refused_for_a_journal_has_one(address, tm
         mounts.write_text(f"{before}{line}\n")
         with pytest.raises(RecordError, match="mounted by itself") if is_refused else nullcontext():
             AccountStore(address)
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'connection to server at "db.clinic" (10.0.0.7), port 5499 failed: Connection refused\n\tIs the server',
+            "Connection refused",
+        ),
+        (
+            'connection to server on socket "/run/pg/.s.PGSQL.5432" failed: No such file or directory',
+            "No such file or directory",
+        ),
+        (
+            'connection to server at "10.0.0.7", port 5432 failed: FATAL:  password authentication failed for user "ann"',
+            "password authentication failed",
+        ),
+        (
+            'could not translate host name "db.clinic" to address: Name or service not known',
+            "could not translate host name to address: Name or service not known",
+        ),
+    ],
+)
+def test_what_postgresql_says_of_itself_is_not_repeated(address, monkeypatch, text, said):
+    found = AccountStore(address)
+
+    def away():
+        raise sa.exc.OperationalError("", {}, Exception(text))
+
+    monkeypatch.setattr(found.engine, "connect", away)
+    with pytest.raises(RecordError, match=rf"Cannot use the accounts in .*: {said}; nothing was changed"), found.read():
+        pass

@@ -166,6 +166,20 @@ def test_a_model_that_is_gone_is_an_error(sweep, tmp_path):
     assert not (tmp_path / "taken").exists()
 
 
+def test_a_damaged_model_gets_no_card(sweep, tmp_path):
+    picked = sweep.pick()
+    whole = picked.model_path.read_bytes()
+    for content in (whole[:300], whole[:-1], b""):
+        picked.model_path.write_bytes(content)
+        with pytest.raises(
+            RecordError, match=r"Expected a model in .*safetensors, got a damaged file \(.*\); pick anoth"
+        ):
+            picked.write(tmp_path / "taken")
+        assert [*(tmp_path / "taken").iterdir()] == []
+    picked.model_path.write_bytes(whole)
+    assert picked.write(tmp_path / "taken") is None
+
+
 def test_a_point_without_a_model_cannot_be_picked(sweep):
     content = json.loads(sweep.folder.front.read_text(encoding="utf-8"))
     for point in content["points"]:
