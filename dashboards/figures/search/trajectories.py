@@ -319,7 +319,8 @@ def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme:
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if interval is not None:
         ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
-        star.update(name=f"{name}: {ends} at own epsilon {show('epsilon', best.values['epsilon'])}")
+        at = "" if info.narrow else f" at own epsilon {show('epsilon', best.values['epsilon'])}"
+        star.update(name=f"{name}: {ends}{at}")
     return star
 
 

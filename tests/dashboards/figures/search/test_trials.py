@@ -70,6 +70,8 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     assert (
         star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %) at own epsilon 3.07"
     )
+    column, _ = _star_and_bar(trajectories.plot(replace(_as_picture(info), narrow=True)))
+    assert column.name.endswith("%)"), "there is no room for more"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
