@@ -197,7 +197,8 @@ class Balance:
         self.epsilon, self.delta, self.budget = entry.epsilon, entry.delta, raised
 
     def _bind(self, entry: Bound) -> None:
-        is_late = self.digests.get(entry.block) == entry.digest and entry.block not in self.units.known and entry.units
+        is_known = self.digests.get(entry.block) == entry.digest
+        is_late = is_known and self.units.missing(entry.block, entry.units or "")
         if not is_late and (entry.block in self.digests or entry.digest in self.digests.values()):
             raise RecordError(f"Expected rows for block {entry.block!r} once and in no other block, got them again")
         self.units.note(entry)

@@ -162,7 +162,10 @@ def digest_ids(key: bytes, hashes: "Tensor") -> str:
 
 
 class BoundUnits:
-    """The units of the blocks that an account is bound to, each of which is in one block."""
+    """The units of the blocks that an account is bound to, each of which is in one block.
+
+    The rows of a block may come again under other ids, such as pseudonyms that are renewed: all ids are those of it.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[str, str] = {}  # by the keyed hash of the unit's id
@@ -180,6 +183,13 @@ class BoundUnits:
             raise RecordError(f"Expected units of block {bound.block!r} in no other block, got one; restore the store")
         self._blocks |= dict.fromkeys(_split_ids(bound.units), bound.block)
         self.known.add(bound.block)
+
+    def missing(self, block: str, units: str) -> str:
+        """Return those of a block, as `digest_ids` has them, that no entry has yet; empty where there are none."""
+        if not units.startswith(_SPELLING):
+            return ""
+        new = "".join(one for one in _split_ids(units) if self._blocks.get(one) != block)
+        return _SPELLING + new if new else ""
 
     def find_other(self, block: str, units: str) -> str | None:
         """Return another block that one of these units is in, as `digest_ids` has them; ``None`` if none is."""

@@ -179,17 +179,20 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
 def note_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:
     """Yield what an account enters for a request that it refuses, although it has these rows: their units, if need be.
 
-    No sweep could read a block that is closed or spent, to note the units that an earlier version has not.
+    No sweep could read a block that is closed or spent, to note its units.
     """
     if _refuse_description(balance, wanted) is None and _refuse_rows(balance, wanted) is None:
         yield from _late_units(balance, wanted, at)
 
 
 def _late_units(balance: Balance, wanted: Reservation, at: str) -> Iterator[Bound]:
-    """Yield the units of blocks that are bound to their rows, where an earlier version has not noted them."""
+    """Yield the units of blocks that are bound to their rows, where they are not noted yet.
+
+    Rows that come again under other ids would have a second budget under these ids in another block.
+    """
     for block, units in wanted.units.items():
-        if units and block in balance.digests and block not in balance.units.known:
-            yield Bound(block=block, digest=wanted.blocks[block], units=units, at=at)
+        if block in balance.digests and (new := balance.units.missing(block, units)):
+            yield Bound(block=block, digest=wanted.blocks[block], units=new, at=at)
 
 
 def room_refusal(balance: Balance, wanted: Reservation, draws: Iterable[Costs], today: datetime.date) -> str | None:

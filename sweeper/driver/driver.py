@@ -33,6 +33,7 @@ from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
+from sweeper.papers.files import SPEC_NAME, spec_text
 from sweeper.pareto.dominance import hypervolume_interval
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import ENDED
@@ -44,6 +45,7 @@ from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.settings import AuditEffort
 from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.jsonl import replace_file
+from sweeper.store.manifest import told_spec
 from sweeper.store.requests import Requests, stopped_in_words
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -152,7 +154,7 @@ class SweepRun:
             self._folder.path,
             self._plan.name,
             uri=self._options.tracking,
-            params=self._plan.spec.values if not self._resumed else {},
+            params=told_spec(self._plan.spec.values) if not self._resumed else {},
             tags=tags | {"sweeper.spec_hash": self._plan.spec.digest},
             waits=True,
         )
@@ -381,6 +383,14 @@ class SweepRun:
             self._stopped = self._look(time.monotonic()) or self._stopped
         return self._interruption.requested or self._stopped is not None
 
+    def _tell_spec(self) -> None:
+        """Attach the spec as it was given, or as it was run where files of this machine or an account are named."""
+        values = self._plan.spec.values
+        if told_spec(values) != values:
+            self._tracker.text(SPEC_NAME, spec_text(values))
+        elif self._folder.spec.exists():
+            self._tracker.artifact(self._folder.spec)
+
     def _finish(self, status: SweepStatus, reason: str) -> tuple[Front, Undelivered]:
         folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED
         try:
@@ -390,9 +400,10 @@ class SweepRun:
             self._unwritten += write_results(folder, front)
             self._unwritten += troubles_of(lambda: self._describe(status, reason))
             self._unwritten += () if self._left_early else write_page(folder)
-            for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
+            for name in ("front.json", "front.html", "front.csv", "ledger.jsonl"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
+            self._tell_spec()
             conclude(self._tracker, front, status=status.value, page=self._options.page, notes=notes_of(folder.path))
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers

@@ -25,7 +25,7 @@ from sweeper.calls import called_by_users
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
-from sweeper.papers.files import CARD_NAME, MODEL_NAME, clear_for_model
+from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS, clear_for_model
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
@@ -113,6 +113,8 @@ class RemotePicked:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 files = {Path(name).name: archive.read(name) for name in archive.namelist()}
+            if others := set(files) - {MODEL_NAME, *PAPERS}:
+                raise KeyError(*others)
             card, model = json.loads(files[CARD_NAME]), files.pop(MODEL_NAME)
             found = (card["trial"], card["epoch"], card["made_from"])
         except (zipfile.BadZipFile, KeyError, ValueError):

@@ -62,6 +62,16 @@ class ArtifactRow(_Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextRow(_Row):
+    """A file that no folder has belongs to a run."""
+
+    OP: ClassVar[str] = "text"
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRow(_Row):
     """A run learns from a data set, of which only what is declared of it is told."""
 
@@ -86,9 +96,9 @@ class RehearsalRow(_Row):
     status: str  # MLflow's name of how it ended
 
 
-TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow | RehearsalRow
+TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | TextRow | DatasetRow | RehearsalRow
 _KINDS: dict[str, type[TrackingRow]] = {
-    kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow, DatasetRow, RehearsalRow)
+    kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow, TextRow, DatasetRow, RehearsalRow)
 }
 
 

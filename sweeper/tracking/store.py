@@ -27,6 +27,7 @@ from sweeper.tracking.entries import (
     RehearsalRow,
     RunRow,
     TagsRow,
+    TextRow,
     TrackingRow,
     row_from_json,
 )
@@ -110,7 +111,7 @@ class Store:
         told: dict[str | None, list[TrackingRow]] = defaultdict(list)
         files, rehearsals = [], []
         for row in map(row_from_json, rows):
-            if isinstance(row, ArtifactRow):
+            if isinstance(row, ArtifactRow | TextRow):
                 files.append(row)
             elif isinstance(row, RehearsalRow):
                 rehearsals.append(row)
@@ -226,8 +227,10 @@ class Store:
         for metrics, params, labels in batches:
             self._log(client, run, metrics=metrics, params=params, tags=labels)
 
-    def _attach(self, client: "MlflowClient", row: ArtifactRow) -> None:
-        if Path(row.path).exists():
+    def _attach(self, client: "MlflowClient", row: ArtifactRow | TextRow) -> None:
+        if isinstance(row, TextRow):
+            client.log_text(self._run(client, row.trial, row.at), row.text, row.name)
+        elif Path(row.path).exists():
             client.log_artifact(self._run(client, row.trial, row.at), row.path)
         else:
             self.refused.append(f"{row.path} does not exist")

@@ -26,6 +26,7 @@ from sweeper.tracking.entries import (
     RehearsalRow,
     RunRow,
     TagsRow,
+    TextRow,
     TrackingRow,
     row_to_json,
 )
@@ -127,6 +128,10 @@ class Tracker:
     def artifact(self, path: Path) -> None:
         """Attach a file, as it is when the store takes it, to the sweep's run."""
         self._put(ArtifactRow(trial=None, at=_now(), path=str(path.resolve())))
+
+    def text(self, name: str, text: str) -> None:
+        """Attach a text as a file of this name to the sweep's run."""
+        self._put(TextRow(trial=None, at=_now(), name=name, text=text))
 
     def dataset(self, name: str, digest: str, facts: Mapping[str, object]) -> None:
         """Tell what the sweep learns from: public facts alone, and a digest of them."""

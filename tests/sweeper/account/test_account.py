@@ -2,6 +2,7 @@
 
 import datetime
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -457,9 +458,28 @@ def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_i
     account.reserve(wants("t", **january, units={"january": KNOWN}))
     with pytest.raises(AccountError, match="got one of block 'january' in block 'february' too"):
         account.reserve(wants("s", **february))
-    again = Bound(block="january", digest="j", units="2:" + "11" * 8, at="now")
+    again = Bound(block="january", digest="j", units=KNOWN, at="now")
     with pytest.raises(RecordError, match="Expected rows for block 'january' once"):
         Account(address).balance().take(again)
+
+
+@pytest.mark.parametrize("amount", [0.1, 100.0], ids=["has room", "has no room"])
+def test_rows_that_come_again_under_other_ids_have_no_second_budget_under_these(address, amount):
+    account, other = make(address, unit="who"), "2:" + "11" * 8
+    january = {"unit": "who", "blocks": {"january": "j"}}
+    account.reserve(wants("s", costs(0.1), **january, units={"january": KNOWN}))
+    with nullcontext() if amount < 1 else pytest.raises(AccountError, match="Expected a sweep that account"):
+        account.reserve(wants("renewed", costs(amount), **january, units={"january": other}))
+    for ids in (KNOWN, other):
+        with pytest.raises(AccountError, match="got one of block 'january' in block 'february' too"):
+            account.reserve(wants("t", unit="who", blocks={"february": "f"}, units={"february": ids}))
+    account.reserve(wants("t", unit="who", blocks={"february": "f"}, units={"february": "2:" + "22" * 8}))
+    with pytest.raises(AccountError, match="got one of block 'february' in block 'january' too"):
+        account.reserve(wants("u", **january, units={"january": "2:" + "22" * 8}))
+    account.reserve(wants("v", costs(0.1), **january, units={"january": other}))
+    noted = [entry.units for entry in Account(address).entries(0, 100) if isinstance(entry, Bound)]
+    assert noted == [KNOWN, other, "2:" + "22" * 8], "each once"
+    assert verify_account(address).findings == ()
 
 
 @pytest.mark.parametrize("is_closed", [True, False])

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from safetensors.numpy import save
 from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
@@ -51,6 +52,11 @@ class FakeLauncher:
     def kill(self, job):
         self.killed.append(job)
         self.alive.discard(job)
+
+
+def model_of(trial, epoch):
+    """The file of a model without weights."""
+    return save({}, metadata={"of": f"model of {trial}-{epoch}"})
 
 
 @pytest.fixture
@@ -103,7 +109,7 @@ def make_sweep(out, plan, make_front, make_point, content):
         front = make_front(points, trials=trials, ledger=price)
         front.write(folder.front)
         for point in front.front_points:
-            (folder.path / point.model).write_bytes(f"model of {point.trial}-{point.epoch}".encode())
+            (folder.path / point.model).write_bytes(model_of(point.trial, point.epoch))
         training = content["training"] | {"learning_rate": {"log": [0.02, 0.1]}}
         open_spec = content | {"search": {"trials": 2}, "training": training}
         told = {"name": "digits", "status": SweepStatus(status), "spec": open_spec, "source": str(out / "spec.yaml")}

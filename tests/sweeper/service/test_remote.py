@@ -3,6 +3,7 @@
 import io
 import json
 import urllib.error
+import zipfile
 from dataclasses import replace
 
 import pandas as pd
@@ -21,7 +22,7 @@ from sweeper.service.client import Call, Connection
 from sweeper.service.remote import connect
 from sweeper.service.responses.models import SweepRow
 
-from .conftest import DONE, SPEC
+from .conftest import DONE, SPEC, model_of
 
 
 class Answer(io.BytesIO):
@@ -96,7 +97,17 @@ def test_a_list_without_sweeps_has_its_columns(service, monkeypatch):
     assert list(service.sweeps.columns) == list(SweepRow.model_fields)
 
 
-def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_path):
+def archive(files):
+    """What a service answers that adds files to the papers of its model."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as written:
+        card = json.dumps({"trial": "t0002", "epoch": 2, "made_from": ""}).encode()
+        for name, data in {"card.json": card, "model.safetensors": b"", **files}.items():
+            written.writestr(name, data)
+    return content.getvalue()
+
+
+def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_path, monkeypatch):
     picked = remote.pick()
     assert (picked.trial, picked.epoch) == ("t0002", 2)
     assert repr(picked).startswith("t0002, epoch 2: ")
@@ -110,8 +121,18 @@ def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_
     assert card.files["ledger.jsonl"] == file_hash(tmp_path / "picked" / "ledger.jsonl")
     with pytest.raises(RecordError, match="another point is the best"):
         replace(picked, epoch=1).write(tmp_path / "picked")
-    assert (tmp_path / "picked" / "model.safetensors").read_bytes() == b"model of t0002-2"
+    assert (tmp_path / "picked" / "model.safetensors").read_bytes() == model_of("t0002", 2)
     assert json.loads((tmp_path / "picked" / "config.json").read_text()) == picked.config
+    before = {path.name: path.read_bytes() for path in (tmp_path / "picked").iterdir()}
+    with monkeypatch.context() as context:
+        context.setattr(Connection, "ask", lambda *_: archive({"x/sitecustomize.py": b"import os"}))
+        with pytest.raises(SweeperError, match="Expected the papers of a model from the service, got something else"):
+            picked.write(tmp_path / "picked")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "sweep.json").touch()
+    with pytest.raises(RecordError, match=r"with sweep\.json, which it would replace"):
+        picked.write(tmp_path / "sweep")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "picked").iterdir()} == before
     assert remote.pick(max_epsilon=1.0).epoch == 1
     with pytest.raises(PickError, match="price"):
         remote.pick(max_price=1.0)

@@ -90,6 +90,7 @@ def make_first_sweep(folder):
     front.write_text("{}")
     tracker.artifact(front)
     tracker.artifact(folder / "missing.png")
+    tracker.text("spec.yaml", "name: digits")
     return tracker
 
 
@@ -162,6 +163,7 @@ def test_artifacts_lie_beside_the_store_and_a_missing_one_is_named(first_sweep):
     folder, tracker, *_ = first_sweep
     assert [path.name for path in (folder.parent / "mlflow-artifacts").rglob("*.json")] == ["front.json"]
     assert "missing.png does not exist" in tracker.refused[0]
+    assert [path.read_text() for path in (folder.parent / "mlflow-artifacts").rglob("*.yaml")] == ["name: digits"]
 
 
 @pytest.mark.usefixtures("first_sweep")

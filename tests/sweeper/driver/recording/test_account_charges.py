@@ -47,6 +47,7 @@ from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from tests.factories import make_spec, small_content, spec_error
+from tests.sweeper.conftest import Nobody
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 EVENT = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.1, steps=20, relation=Relation.ADD_OR_REMOVE_ONE)
@@ -130,6 +131,31 @@ def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_n
         run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
     assert Account(address).head == before
     assert [path for path in (tmp_path / "out").iterdir() if path.is_dir()] == [sweep.directory]
+
+
+@pytest.mark.usefixtures("bare", "in_process")
+def test_mlflow_is_told_the_name_of_an_account_and_not_where_it_lies(tmp_path, monkeypatch):
+    told = []
+
+    class Listens(Nobody):
+        def __init__(self, *args, params, **options):
+            super().__init__(*args, **options)
+            told.append(params)
+
+        def text(self, name, text):
+            told.append({name: text})
+
+        def artifact(self, path):
+            told.append(path.name)
+
+    monkeypatch.setattr("sweeper.driver.driver.Tracker", Listens)
+    run(make_spec(content(opened(tmp_path))), Options(out=tmp_path / "out"))
+    params, *rest = told
+    assert params["privacy"]["account"] == "clinic"
+    assert "spec.yaml" not in rest
+    (spec,) = (yaml.safe_load(one["spec.yaml"]) for one in rest if isinstance(one, dict))
+    assert spec["privacy"] == params["privacy"]
+    assert str(tmp_path) not in str(told)
 
 
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
