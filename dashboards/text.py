@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboards.data import CAUGHT, PRICE, SweepData
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.held_out import interval_on_test
+from sweeper.privacy.held_out import interval_on_test, mean_in_words
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
 from sweeper.rounding import round_up
@@ -152,7 +152,8 @@ def lead_with_test(point: Point, name: str, claim: Claim) -> tuple[str, str]:
 
 def split_lead(point: Point, name: str, claim: Claim) -> tuple[str, str, str]:
     """Likewise in three parts: the number, of what and on which rows it is, and the note."""
-    chose, confidence = "on the validation rows that chose it", "95\N{NO-BREAK SPACE}% interval "
+    chose = f"on the validation rows that chose it{mean_in_words(point, name)}"
+    confidence = "95\N{NO-BREAK SPACE}% interval "
     value, tested, ends, between = _with_test(point, name, claim)
     between = f", {confidence}{between}" if between else ""
     if not tested:

@@ -33,7 +33,7 @@ from dashboards.text import (
 from sweeper.privacy.baselines import MajoritySource, warning
 from sweeper.privacy.card.person import GROUP_PRIVACY
 from sweeper.privacy.claims import CERTIFIED_MODEL
-from sweeper.privacy.held_out import shown_score
+from sweeper.privacy.held_out import mean_in_words, shown_score
 from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point, PointKey
@@ -278,7 +278,8 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
     shown = shown_score(first, name, data.result.claim)
     tested, value = shown.split == "test", show(name, shown.value)
     unit = ", ".join(filter(None, [f"{name} on {shown.split} rows", interval_text(name, shown.interval)]))
-    chose = [tag("b", show_value(first, name)), " on the validation rows that chose it"]
+    mean = mean_in_words(first, name)
+    chose = [tag("b", show_value(first, name)), f" on the validation rows that chose it{mean}"]
     where = f"{first.label}, {OWN} {show_epsilon(first.values['epsilon'])}"
     return card(
         title,

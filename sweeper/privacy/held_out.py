@@ -24,6 +24,15 @@ class ShownScore:
     interval: Interval | None  # 95 %, for new rows like them; None where it is not known
 
 
+def mean_in_words(point: Point, name: str) -> str:
+    """Return of how many trainings a validation score is the mean, to stand behind it; empty where it is of one.
+
+    The model of a point, and its test score, are those of the first one.
+    """
+    trainings = len(point.repeats.get(name, ()))
+    return f" as the mean of {trainings} trainings" if trainings > 1 else ""
+
+
 def shown_score(point: Point, name: str, claim: Claim) -> ShownScore:
     """Return the score that is shown first of those that a point has."""
     tested = (point.test or {}).get(name)

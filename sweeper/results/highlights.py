@@ -9,7 +9,7 @@ from math import isnan, sqrt
 from sweeper.errors import PickError
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.held_out import doubt, shown_score
+from sweeper.privacy.held_out import doubt, mean_in_words, shown_score
 from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
@@ -126,7 +126,8 @@ def shown_text(point: Point, name: str, claim: Claim) -> str:
 
 def score_by_split(point: Point, name: str, claim: Claim) -> str:
     """Return a score of a point, that of test rows first where they are scored, and that of validation rows."""
-    chose = f", {value_text(point, name)} on validation rows" if name in (point.test or {}) else ""
+    mean, is_tested = mean_in_words(point, name), name in (point.test or {})
+    chose = f", {value_text(point, name)} on validation rows{mean}" if is_tested else mean
     return f"{name} {shown_text(point, name, claim)}{chose}"
 
 
@@ -174,8 +175,9 @@ def scores_in_words(point: Point, name: str, claim: Claim) -> str:
     """Return a score of a point on test and validation rows, and what a constant prediction reaches."""
     shown = shown_score(point, name, claim)
     between = shown.interval and f" (95 % interval {shown.interval[0]:.3f} to {shown.interval[1]:.3f})"
-    first = f"{shown.value:.3f} on {shown.split} rows{between or ''}"
-    chose = f", {value_text(point, name)} on the validation rows that chose it" if name in (point.test or {}) else ""
+    mean, first = mean_in_words(point, name), f"{shown.value:.3f} on {shown.split} rows{between or ''}"
+    is_tested = name in (point.test or {})
+    chose = f", {value_text(point, name)} on the validation rows that chose it{mean}" if is_tested else mean
     against = claim.baselines.in_words(name, shown.split)
     return f"{first}{chose}" + (f"; {against}" if against else "")
 

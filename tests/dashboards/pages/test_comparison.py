@@ -301,7 +301,9 @@ def test_the_page_says_what_can_be_said(comparison, fronts):
     assert page.count("<tr>") == 1 + 5
     best = max(fronts[0][1].front_points, key=lambda point: point.values["accuracy"])
     tested, chosen = (f"{100 * values['accuracy']:.1f}\xa0%" for values in (best.test, best.values))
-    noted = f"</strong> ({chosen} on the validation rows that chose it) for epsilon 13.61</p>"
+    noted = (
+        f"</strong> ({chosen} on the validation rows that chose it as the mean of 3 trainings) for epsilon 13.61</p>"
+    )
     assert (
         f"digits, the best of 3 on validation rows (digits-0.0): <strong>{tested} accuracy on test rows{noted}" in page
     )

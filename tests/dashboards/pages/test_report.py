@@ -182,7 +182,7 @@ def test_the_result_and_the_front_come_before_all_else(sweep, page, own):
     )
     result = (
         f"{tested} accuracy on test rows for epsilon 13.61, the price of one model or all."
-        f"{chosen} on the validation rows that chose it."
+        f"{chosen} on the validation rows that chose it as the mean of 3 trainings."
     )
     top = "".join(page.text[: page.text.index("The front")])
     assert result in top
@@ -402,7 +402,7 @@ def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_fr
         del point["values"]["certified@0.25"]
     words = Page(build_report(load(front))).words
     assert words.count("not scored on test rows yet") > 1
-    assert "accuracy on the validation rows that chose it for epsilon" in words
+    assert "accuracy on the validation rows that chose it as the mean of 3 trainings for epsilon" in words
     assert "clipless.load" not in words
 
 
@@ -580,7 +580,10 @@ def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_a
         ).words
         assert f"{100 * (best - 0.07):.1f} to {100 * (best + 0.07):.1f}" in words
         assert "Finals come first" not in words  # none is a final
-        assert f"on the validation rows that chose it, 95 % interval {100 * (best - 0.07):.1f} to" in words
+        assert (
+            f"on the validation rows that chose it as the mean of 3 trainings, 95 % interval {100 * (best - 0.07):.1f} to"
+            in words
+        )
         assert ("On test rows this model is perhaps no better in accuracy than always" in words) is doubted
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dashboards.text import split_lead
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts, Trial
-from sweeper.results.highlights import best, explain, highlights, nearly_best, point_lines
+from sweeper.results.highlights import best, explain, highlights, nearly_best, point_lines, score_by_split
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):
@@ -54,6 +55,23 @@ def test_no_point_is_called_the_best_beside_a_larger_estimate(make_front, make_p
     (lone,) = highlights(make_front([final], objectives=objectives, trials=trials))
     assert lone.titles == ("best epsilon", "best accuracy", "what pick takes")
     assert not any(line.startswith("Finals come first") for line in explain([final], [lone]))
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_a_mean_over_trainings_says_so_beside_the_test_score_of_the_first(make_front, make_point, tested):
+    point = make_point("t0001", 1, 1.0, 0.8)
+    several = replace(point, repeats={"accuracy": (0.9, 0.7)}, test={"accuracy": 0.9} if tested else None)
+    objectives = tuple(map(Objective.named, ("epsilon", "accuracy")))
+    for one, mean in ((several, " as the mean of 2 trainings"), (replace(several, repeats={}), "")):
+        front = make_front([one], objectives=objectives)
+        chose = f", 0.800 on the validation rows that chose it{mean}"
+        said = point_lines(one, front)[1].partition(";")[0]
+        assert said == (
+            f"  accuracy 0.900 on test rows{chose}" if tested else f"  accuracy 0.800 on validation rows{mean}"
+        )
+        assert score_by_split(one, "accuracy", front.claim).endswith(f"0.800 on validation rows{mean}")
+        _, unit, note = split_lead(one, "accuracy", front.claim)
+        assert mean in (note if tested else unit)
 
 
 def test_points_that_the_validation_rows_hardly_tell_from_the_best_are_counted(make_front, make_point, claim):

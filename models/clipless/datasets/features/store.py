@@ -72,7 +72,7 @@ def write_features(key: str, features: Tensor) -> None:
     folder = cache_dir() / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_private(folder):
+        if not (_is_private(folder) or folder.is_symlink()):  # the folder behind a link is no cache
             folder.chmod(0o700)
         if not _is_private(folder):
             return

@@ -37,6 +37,10 @@ def test_a_link_in_the_place_of_the_folder_is_not_used(kept, tmp_path):
     kept.parent.rename(tmp_path / "elsewhere")
     kept.parent.symlink_to(tmp_path / "elsewhere")
     assert read_features("a" * 64, len(ROWS)) is None
+    (tmp_path / "elsewhere").chmod(0o755)
+    write_features("b" * 64, FEATURES)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [kept.name]
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755, "which is not ours to change"
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "other rows", "gone"])
