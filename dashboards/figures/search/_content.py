@@ -14,6 +14,7 @@ from dashboards.figures._scores import interval_of
 from dashboards.figures._staircases import Step, staircase
 from dashboards.figures.search._ways import Trajectory
 from dashboards.summary import best_of
+from dashboards.text import show_epsilon
 from sweeper.records import Interval, Objective, Point, TrialStatus
 from sweeper.results.highlights import best_by_trial
 from sweeper.rounding import number_of
@@ -34,6 +35,7 @@ class TrajectoriesInfo(FigureInfo):
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: Point | None  # the best point, None without one
+    price: str  # what the model of the best point costs, behind a comma; empty where it is not known
     sure: Interval | None  # the interval of the best score where it has no noise, None where that is not known
     span: tuple[float, ...]  # values that the vertical axis shows as it opens: of the line of the best, and of the ends
 
@@ -73,6 +75,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         steps=steps,
         stages=names if len(names) > 1 else (),
         best=best,
+        price="" if data.result.price is None else f", price {show_epsilon(data.result.price.epsilon)}",
         sure=sure,
         span=(*_span(trajectories, steps), *(sure or ())),
     )

@@ -14,8 +14,10 @@ from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from sweeper.records import Interval, TrialStatus
 
-_PALE = 0.3  # opacity of bars behind others
+_PALE = 0.6  # opacity of bars beside others
 _TOUCHING = 1e-6  # of the width of a mark: rounding of those that touch
+_BARS = 5  # pixels between the intervals of two trials at one epsilon
+_AXES = ((880, 400), (300, 200))  # pixels of the axes of a picture, about; of a column
 _PIECES = 12  # of a line between two epochs
 
 
@@ -64,16 +66,17 @@ def paths(
     )
 
 
-def pale_bars(trajectories: Sequence[Trajectory], color: str, group: str, width: float) -> list[go.Scatter]:
-    """The intervals of noisy scores, broad and pale: thin ones of another trial at the same epsilons are seen on them.
+def bars_beside(trajectories: Sequence[Trajectory], color: str, group: str, factor: float) -> list[go.Scatter]:
+    """The intervals of noisy scores, beside their points: at so many times their epsilons those of others stand free.
 
     Nothing where no interval is known, or they are many.
     """
     bars = _bars(trajectories, color)
     if bars is None:
         return []
-    bars |= {"thickness": width, "width": 0}
-    x, y = [x for t in trajectories for x in (*t.epsilons, None)], [y for t in trajectories for y in (*t.values, None)]
+    bars |= {"thickness": 1.5, "width": 0}
+    x = [x and factor * x for t in trajectories for x in (*t.epsilons, None)]
+    y = [y for t in trajectories for y in (*t.values, None)]
     look = {"mode": "markers", "marker": {"opacity": 0}, "opacity": _PALE, "hoverinfo": "skip", "showlegend": False}
     return [go.Scatter(x=x, y=y, error_y=bars, legendgroup=group, **look)]
 
@@ -137,6 +140,28 @@ def key(path: go.Scatter, ends: go.Scatter) -> go.Scatter:
     look = {"line": path.line, "opacity": path.opacity, "legendgroup": ends.legendgroup, "name": ends.name}
     ends.update(showlegend=False)
     return go.Scatter(x=[None], y=[None], mode="lines+markers", marker=ends.marker, showlegend=True, **look)
+
+
+def beside(figure: go.Figure, place: int, *, narrow: bool) -> float:
+    """How many times its epsilon a bar stands at: the first one right of it, the second left, the third right again."""
+    first, last = figure.layout.xaxis.range
+    pixels = _BARS * ((place + 1) // 2) * (1 if place % 2 else -1)
+    return float(10 ** ((last - first) * pixels / _AXES[narrow][0]))
+
+
+def move_apart(
+    figure: go.Figure, trajectories: Iterable[Trajectory], ends: go.Scatter, size: float, *, narrow: bool
+) -> None:
+    """Put ends that would lie on each other side by side, and beside the marks where trials continued."""
+    first, last = figure.layout.xaxis.range
+    least, most = figure.layout.yaxis.range
+    factor = 10 ** ((last - first) * size / _AXES[narrow][0])
+    height = (most - least) * size / _AXES[narrow][1]
+    taken = [
+        (t.epsilons[i], t.values[i]) for t in trajectories for i, epoch in enumerate(t.epochs) if epoch in t.passed
+    ]
+    x = side_by_side([*zip(ends.x, ends.y, strict=True)], taken, factor, height)
+    ends.update(x=x, name=ends.name + ", ends side by side" * (x != [*ends.x]))
 
 
 def side_by_side(

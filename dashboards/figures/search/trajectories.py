@@ -46,13 +46,14 @@ from dashboards.figures.search._content import (
 from dashboards.figures.search._ways import (
     Trajectory,
     averages,
+    bars_beside,
+    beside,
     between,
     ends_of,
     key,
-    pale_bars,
+    move_apart,
     passes,
     paths,
-    side_by_side,
 )
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
@@ -62,10 +63,8 @@ _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the 
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
 _HUES_OF_RIVALS = (0, 2)  # of the next best trials, beside the orange of those that were stopped
-_FEW_EPOCHS, _FEW_AVERAGES = 12, 12
+_FEW_EPOCHS, _FEW_AVERAGES, _FEW_NAMES = 12, 12, 2
 _CLEAR, _PALE = 0.7, 0.3  # opacity of lines
-_BARS = 3  # pixels of the intervals of the second trial, and more of each other one, below thin ones of the best
-_AXES = ((880, 400), (300, 200))  # pixels of the axes of a picture, about; of a column
 _AS_WIDE = 0.85  # of its region, an inset, which is higher
 _PLACES = (
     Place((0.42, 0.97), (0.13, 0.6)),
@@ -126,7 +125,8 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         _draw_stages(figure, info, theme)
     named = _named(info, theme)
     if not info.stages:
-        _draw_others(figure, info, [t for t in info.trajectories if t.trial not in named], theme)
+        others = [t for t in info.trajectories if t.trial not in named]
+        _draw_others(figure, info, others, theme, len(named))
     _draw_named(figure, info, named, theme)
     if any(t.passed for t in info.trajectories):
         size = 3 if info.narrow or len(info.trajectories) > MANY else 5
@@ -157,20 +157,23 @@ def _enlarge(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
 
 
 def _named(info: TrajectoriesInfo, theme: Theme) -> dict[str, str]:
-    """The colours of trials that have one of their own, by id: of few all, of many the best one and its rivals."""
+    """The colours of trials that have one of their own, by id: of few all, of many the best one and its rivals.
+
+    The best one is the first, in the colour of texts.
+    """
     if info.stages:
         return {}
-    if len(info.trajectories) <= NAMED_TRIALS:
-        return {t.trial: theme.hue(i) for i, t in enumerate(info.trajectories)}
-    near = rivals(info, len(_HUES_OF_RIVALS))
     best = {} if info.best is None else {info.best.trial: theme.ink}
+    if len(info.trajectories) <= NAMED_TRIALS:
+        return best | {t.trial: theme.hue(i) for i, t in enumerate(info.trajectories) if t.trial not in best}
+    near = rivals(info, len(_HUES_OF_RIVALS))
     return best | {t.trial: theme.hue(hue) for t, hue in zip(near, _HUES_OF_RIVALS, strict=False)}
 
 
 def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, str], theme: Theme) -> None:
     """Draw trials in colours and with dashes of their own, and the best point; marks say how the trials ended.
 
-    The end of the trial of the best point is below its star, those of others are open and above it.
+    The end of the trial of the best point is below its star, or around it, those of others are open and above it.
     """
     by_id = {t.trial: t for t in info.trajectories}
     best = "" if info.best is None else info.best.trial
@@ -178,20 +181,26 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, s
     keys: dict[str, go.Scatter] = {}
     for place, (trial, color) in reversed([*enumerate((id_, one) for id_, one in named.items() if id_ in by_id)]):
         t, group = by_id[trial], f"{escape(trial)}, {by_id[trial].status.value}"
-        if trial != best:
-            figure.add_traces(pale_bars([t], color, group, _BARS + 2 * place))
-        path = paths([t], color, info.utility, group, 1.6, opacity=_CLEAR, bars=trial == best)
+        is_best = trial == best
+        if not is_best:
+            figure.add_traces(bars_beside([t], color, group, beside(figure, place, narrow=info.narrow)))
+        path = paths([t], color, info.utility, group, 1.6 + is_best * _WIDER, opacity=_CLEAR, bars=is_best)
         is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
         mode = "lines+markers" if is_marked else "lines"
         path.update(line={"dash": DASHES[place % len(DASHES)]})
         figure.add_trace(path.update(mode=mode, marker={"size": 4, "symbol": "circle", "color": color}))
-        symbol = _LOOKS[t.status][0] + "-open" * (trial != best)
-        size = 9 - 2 * info.narrow + 2 * (trial != best)
+        symbol = _LOOKS[t.status][0] + "-open" * (not is_best or _is_at_star(info, t))
+        size = 9 - 2 * info.narrow + 2 * (not is_best) + 8 * (is_best and _is_at_star(info, t))
         ends[trial] = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
         keys[trial] = key(path, ends[trial])
     figure.add_traces([ends.pop(best)] if best in ends else [])
     _draw_best(figure, info, theme)
     figure.add_traces([*reversed(ends.values()), *reversed(keys.values())])
+
+
+def _is_at_star(info: TrajectoriesInfo, t: Trajectory) -> bool:
+    """Whether a trial ends at the epsilon of the best point, whose star would hide the mark of its end."""
+    return info.best is not None and t.epsilons[-1] == info.best.values["epsilon"]
 
 
 def _draw_stages(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -210,16 +219,26 @@ def _draw_stages(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> Non
             _draw_group(figure, info, clear, group, theme, mark=mark)
 
 
-def _draw_others(figure: go.Figure, info: TrajectoriesInfo, others: Sequence[Trajectory], theme: Theme) -> None:
-    """Draw trials without names, those that are best at no epsilon paler than those that are."""
+def _draw_others(
+    figure: go.Figure, info: TrajectoriesInfo, others: Sequence[Trajectory], theme: Theme, place: int
+) -> None:
+    """Draw trials that do not stand out, those that are best at no epsilon paler; see `_beside` for their bars."""
     crowded, width, adding = len(info.trajectories) > MANY, _WIDTH - _WIDER * info.narrow, _adding(info)
     for adds in (False, True):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
-            name = ("trials that are best somewhere" if adds else "others") + _ended(info, status)
-            group = _Group(name, color, symbol, width + _WIDER * adds, crowded or not adds, pale=not adds)
+            name = (_best_somewhere(chosen) if adds else "others") + _ended(info, status)
+            group = _Group(name, color, symbol, width + _WIDER * adds, crowded or not adds, pale=not adds, bars=False)
+            if adds and not crowded:
+                figure.add_traces(bars_beside(chosen, color, name, beside(figure, place, narrow=info.narrow)))
             _draw_group(figure, info, chosen, group, theme)
+
+
+def _best_somewhere(trials: Sequence[Trajectory]) -> str:
+    """What trials are called that are best at some epsilons, by name where they are few."""
+    names = " and ".join(escape(t.trial) for t in trials)
+    return f"{names}, best at some epsilons" if len(trials) <= _FEW_NAMES else "trials that are best at some epsilons"
 
 
 def _adding(info: TrajectoriesInfo) -> set[str]:
@@ -254,7 +273,7 @@ def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
 class _Group:
     """Trials that look alike: their name in the legend, colour, end mark and width of line.
 
-    Of ``crowded`` ones no intervals are drawn, and ``pale`` ones are behind others.
+    Of ``crowded`` ones no intervals are drawn, and ``pale`` ones are behind others; ``bars`` are those of their lines.
     """
 
     name: str
@@ -263,6 +282,7 @@ class _Group:
     width: float
     crowded: bool
     pale: bool = False
+    bars: bool = True
 
 
 def _draw_group(
@@ -279,7 +299,7 @@ def _draw_group(
     if not chosen:
         return
     opacity = _PALE if group.pale or group.crowded else _CLEAR
-    utility, bars = info.utility, not group.crowded
+    utility, bars = info.utility, group.bars and not group.crowded
     path = paths(chosen, group.color, utility, group.name, group.width, opacity=opacity, bars=bars)
     if mark:
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
@@ -287,21 +307,8 @@ def _draw_group(
     ends = ends_of(chosen, group.color, utility, group.name, size=size, symbol=group.symbol, theme=theme)
     if group.pale:
         ends.update(opacity=_PALE + 0.3 * (not info.stages))
-        _move_apart(figure, info, ends, size)
+        move_apart(figure, info.trajectories, ends, size, narrow=info.narrow)
     figure.add_traces([path, ends.update(showlegend=False), *([key(path, ends)] if is_key else [])])
-
-
-def _move_apart(figure: go.Figure, info: TrajectoriesInfo, ends: go.Scatter, size: float) -> None:
-    """Put ends that would lie on each other side by side, and beside the marks where trials continued."""
-    first, last = figure.layout.xaxis.range
-    least, most = figure.layout.yaxis.range
-    factor = 10 ** ((last - first) * size / _AXES[info.narrow][0])
-    height = (most - least) * size / _AXES[info.narrow][1]
-    taken = [
-        (t.epsilons[i], t.values[i]) for t in info.trajectories for i, epoch in enumerate(t.epochs) if epoch in t.passed
-    ]
-    x = side_by_side([*zip(ends.x, ends.y, strict=True)], taken, factor, height)
-    ends.update(x=x, name=ends.name + ", ends side by side" * (x != [*ends.x]))
 
 
 def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme: Theme) -> go.Scatter:
@@ -318,9 +325,9 @@ def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme:
     name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if interval is not None:
-        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
-        at = "" if info.narrow else f" at own epsilon {show('epsilon', best.values['epsilon'])}"
-        star.update(name=f"{name}: {ends}{at}")
+        score = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
+        epsilon = show("epsilon", best.values["epsilon"])
+        star.update(name=f"{name}: {score}<br>at own epsilon {epsilon}{info.price}")
     return star
 
 
@@ -344,7 +351,7 @@ def _remarks(data: SweepData) -> str:
     if any(step.is_explorer for step in found.steps):
         said += " The dotted steps are the best of explorers, the solid ones of finals."
     if not found.stages and any(t.intervals[-1] for t in found.trajectories):
-        said += " Bars are 95 % intervals: thin ones of the best trial, broad pale ones of the named ones beside it."
+        said += " Bars are 95 % intervals: those of the best trial on its points, those of other ones beside theirs."
     said += " A plus sign: a scheduler let the trial continue." if decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour, a later one a wider line."
@@ -360,7 +367,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
         "a square was stopped. Of more than five trials, or of several stages, those that are the best at no epsilon "
         "are pale, and their ends stand side by side where they would lie on each other. Of more than five of one "
         "stage the best one stands out, with up to two whose scores lie in its interval. A star is the best point. "
-        "The broad pale steps are the best of all trials within each epsilon."
+        "The broad pale steps are the best of all trials within each epsilon. Own epsilon is that of one training if "
+        "its configuration and epoch were fixed in advance; who publishes the best model of the sweep pays its price."
     ),
     position=70,
     info=info,

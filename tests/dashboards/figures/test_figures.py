@@ -215,7 +215,7 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     adding = {step.trial for step in info.steps} - {"t0003"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
         "others, completed": 19 - len(adding),
-        "trials that are best somewhere, completed": len(adding),
+        "trials that are best at some epsilons, completed": len(adding),
         "t0003, completed": 1,
         "t0003 at its best": 1,
         "others, stopped": 2,
@@ -224,7 +224,7 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["others, failed"].text[0]
     assert len({trace.marker.symbol for trace in ends.values()}) == 6
-    others, adds = ends["others, completed"].marker, ends["trials that are best somewhere, completed"].marker
+    others, adds = ends["others, completed"].marker, ends["trials that are best at some epsilons, completed"].marker
     assert "open" in others.symbol
     assert others.color != adds.color
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
@@ -269,13 +269,16 @@ def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_col
     assert len({path.line.color for path in paths}) == len({path.line.dash for path in paths}) == 5
     keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
     marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
-    assert [key.name for key in keys] == [f"{t.trial}, completed" for t in few.trajectories]
+    ids = [t.trial for t in few.trajectories]
+    best_first = sorted(ids, key=lambda id_: (id_ != few.best.trial, id_))
+    assert [key.name for key in keys] == [f"{id_}, completed" for id_ in best_first]
     symbols = {key.name: key.marker.symbol for key in keys}
     assert {end.name: end.marker.symbol for end in marked} == symbols
-    best_of_all = few.best.trial
-    assert {name for name, symbol in symbols.items() if symbol == "circle"} == {f"{best_of_all}, completed"} & {
-        *symbols
-    }
+    assert {*symbols.values()} == {"circle-open"}, "around the star, where the best ends there"
+    assert few.best.epoch == next(t for t in few.trajectories if t.trial == few.best.trial).epochs[-1]
+    best = replace(few.best, values=few.best.values | {"epsilon": 0.9 * few.best.values["epsilon"]})
+    earlier = trajectories.plot(replace(few, best=best)).data
+    assert [t.name for t in earlier if t.showlegend and t.marker.symbol == "circle"] == [f"{best.trial}, completed"]
     assert {path.name: path.line.color for path in paths} == {key.name: key.line.color for key in keys}
 
 
@@ -409,7 +412,7 @@ def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(sm
     data = small([*points, averaged])
     marked, key = (t for t in FIGURES["trajectories"].draw(data).data if t.name.startswith("averaged weights"))
     assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon")
-    assert marked.marker.color == (LIGHT.hue(1),), "of its trial"
+    assert marked.marker.color == (LIGHT.ink,), "of its trial"
     assert (marked.showlegend, key.x, key.marker.color) == (False, (None,), LIGHT.paper), "of none"
     staged = replace(trajectories.info(data), stages=("explorers", "finals"))
     marked, _ = (t for t in trajectories.plot(staged).data if t.name.startswith("averaged weights"))

@@ -68,10 +68,11 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
     assert bar.x == star.x, "on the star, which hides none of it"
     assert (
-        star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %) at own epsilon 3.07"
+        star.name.replace("\N{NO-BREAK SPACE}", " ")
+        == "t7 at its best: 87.0 % (50.0 to 110.0 %)<br>at own epsilon 3.07"
     )
-    column, _ = _star_and_bar(trajectories.plot(replace(_as_picture(info), narrow=True)))
-    assert column.name.endswith("%)"), "there is no room for more"
+    paid, _ = _star_and_bar(trajectories.plot(replace(_as_picture(info), price=", price 4.2")))
+    assert paid.name.endswith("<br>at own epsilon 3.07, price 4.2"), "who publishes it pays that"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
@@ -101,12 +102,14 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
             names = [trace.name for trace in trajectories.plot(info).data if trace.showlegend is not False]
             yield [name for name in names if name and not name.endswith("at its best") and name != "best accuracy"]
 
-    assert [*legends(trials(2))] == [["t0, completed", "t1, completed"], ["t0, stopped", "t1, completed"]]
+    assert [*legends(trials(2))] == [["t1, completed", "t0, completed"], ["t1, completed", "t0, stopped"]]
     some = trials(8, *useless)
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
-    adds = "trials that are best somewhere"
-    ends = [f"{name}, {way}" for name in ("others", adds) for way in ("completed", "stopped")]
-    assert [*legends(some)] == [["others, ends side by side", adds, "t7, completed"], [*ends, "t7, completed"]]
+    adds, lone = "trials that are best at some epsilons", "t0, best at some epsilons, stopped"
+    assert [*legends(some)] == [
+        ["others, ends side by side", adds, "t7, completed"],
+        ["others, completed", "others, stopped", f"{adds}, completed", lone, "t7, completed"],
+    ]
 
 
 def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
@@ -124,7 +127,7 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     useless = Point(trial="w", epoch=1, values={"epsilon": 2.5, "accuracy": 0.1})
     figure = trajectories.plot(trajectories.info(trials(8, useless)))
     lines = {trace.name: trace.opacity for trace in figure.data if trace.mode == "lines"}
-    assert lines["others"] < lines["trials that are best somewhere"]
+    assert lines["others"] < lines["trials that are best at some epsilons"]
 
 
 def test_of_stages_too_trials_that_add_nothing_are_pale_and_the_legend_names_a_stage_once(trials):
@@ -194,3 +197,19 @@ def test_a_picture_says_what_its_bars_are(trials):
         for found, expected in ((noisy, [said]), (data, [])):
             drawn = trajectories.plot(replace(trajectories.info(found), still=True)).data
             assert [trace.name for trace in drawn if (trace.name or "").startswith("95 % CI")] == expected
+
+
+def test_bars_of_other_trials_stand_beside_their_points(trials):
+    def make_noisy(point):
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.5, 0.9)}))
+
+    data = trials(8)
+    noisy = replace(data, result=replace(data.result, points=tuple(map(make_noisy, data.points))))
+    found = replace(trajectories.info(noisy), sure=(0.855, 0.9))  # t6 lies in it too
+    epsilons = {t.values[0]: t.epsilons[0] for t in found.trajectories}
+    sides = {
+        trace.legendgroup: trace.x[0] > epsilons[trace.y[0]]
+        for trace in trajectories.plot(found).data
+        if trace.error_y.array and trace.legendgroup and trace.x[0] != epsilons[trace.y[0]]
+    }
+    assert sides == {"trials that are best at some epsilons": False, "t6, completed": True}
