@@ -246,6 +246,8 @@ def _refuse_rows_of_others(transaction: StoreTransaction, wanted: Reservation, a
     known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
     if wanted.table is not None:
         known["the same table, in other blocks or with other ranges"] = wanted.table
+    if wanted.whole is not None:
+        known["the same rows, in other blocks"] = wanted.whole
     for block, digest in wanted.read.items():
         known[f"those of block {block!r}, with other ranges"] = digest
     for which, digest in known.items():

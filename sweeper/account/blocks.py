@@ -12,7 +12,8 @@ Rows are known again by a keyed digest. A plain hash would let anybody who guess
 stays in the store of the account, which its owner alone can read. The digest is a multiset's: the HMAC-SHA256 of every
 row, sorted, under the key again; the rows of one privacy unit are one item of it. Blocks are bound to their rows as
 they are encoded. Files, and the rows of each block in them, are known as they were read too, whatever their ranges and
-whichever of their blocks are used, so that no other account of the store takes them anew. Files that overlap in part
+whichever of their blocks are used, so that no other account of the store takes them anew; and rows that are read
+together, however they are cut into blocks. Files that overlap in part
 have digests that tell nothing of it. Of the privacy units of a block the store keeps a keyed hash each: a unit that
 comes again in the file of another block would have a budget there too.
 """
@@ -93,6 +94,20 @@ def digest_dataset(key: bytes, data: "Dataset") -> dict[str, str]:
     data = _before_encoder(data)
     rows = [labelled_bytes(split.x.numpy(), split.y.numpy()) for split in _splits(data)]
     return _digest_blocks(key, data, rows)
+
+
+def digest_whole(key: bytes, data: "Dataset") -> str | None:
+    """Return the digest of all rows that a data set reads together, ``None`` where they are in one block.
+
+    It is that of `digest_dataset` for the same rows in one block, or in none.
+    """
+    from clipless.datasets.splits import labelled_bytes
+
+    data = _before_encoder(data)
+    if data.blocks is None or len(data.blocks.names) < 2:
+        return None
+    rows = [labelled_bytes(split.x.numpy(), split.y.numpy()) for split in _splits(data)]
+    return _digest_all(key, chain(*_units_of(key, data, rows)))
 
 
 def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
@@ -224,21 +239,25 @@ def check_block_names(names: Iterable[str], field: str) -> None:
 
 def _digest_blocks(key: bytes, data: "Dataset", rows: Sequence[Iterable[bytes]]) -> dict[str, str]:
     """Return the digest of each block of a data set, of whose splits ``rows`` are the rows."""
-    blocks, splits = data.blocks, _splits(data)
-    units = [
-        _digest_units(key, own, None if split.offsets is None else _numbers(split.offsets))
-        for split, own in zip(splits, rows, strict=True)
-    ]
+    blocks, units = data.blocks, _units_of(key, data, rows)
     if blocks is None:
         return {ALL_ROWS: _digest_all(key, chain(*units))}
     check_block_names(blocks.names, "data.blocks")
     found: dict[str, list[bytes]] = {name: [] for name in blocks.names}
     codes = (blocks.train, blocks.validation, blocks.test)
-    for split, of_rows, digests in zip(splits, codes, units, strict=True):
+    for split, of_rows, digests in zip(_splits(data), codes, units, strict=True):
         of_units = of_rows if split.offsets is None else of_rows[split.offsets[:-1]]  # one unit is in one block
         for code, digest in zip(of_units.tolist(), digests, strict=True):
             found[blocks.names[code]].append(digest)
     return {name: _digest_all(key, own) for name, own in found.items()}
+
+
+def _units_of(key: bytes, data: "Dataset", rows: Sequence[Iterable[bytes]]) -> list[list[bytes]]:
+    """Return one digest of each unit of each split of a data set, of which ``rows`` are the rows."""
+    return [
+        _digest_units(key, own, None if split.offsets is None else _numbers(split.offsets))
+        for split, own in zip(_splits(data), rows, strict=True)
+    ]
 
 
 def _digest_units(key: bytes, rows: Iterable[bytes | memoryview], units: Iterable[int] | None) -> list[bytes]:

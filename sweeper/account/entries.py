@@ -126,7 +126,9 @@ class Reserved:
     of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows of the file
     as they were read, whatever their blocks and encoding, and ``read`` those of the rows of each block; ``None`` where
     none is known. ``cut`` is the column that cuts the rows into blocks; ``None`` of all rows, and of an earlier
-    version. ``federation`` has the digest of the federation in whose sums the rows are, ``None`` of a sweep.
+    version. ``whole`` has the keyed digest of the rows of all these blocks together, as they are encoded; ``None`` of
+    one block, and of an earlier version. ``federation`` has the digest of the federation in whose sums the rows are,
+    ``None`` of a sweep.
     """
 
     sweep: str
@@ -140,6 +142,7 @@ class Reserved:
     table: Annotated[str | None, WHEN_KNOWN] = None
     read: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
     cut: Annotated[str | None, WHEN_KNOWN] = None
+    whole: Annotated[str | None, WHEN_KNOWN] = None
     federation: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"

@@ -45,6 +45,7 @@ class Reservation:
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
         read: those of the rows of each block, see `digest_read_blocks`.
+        whole: that of the rows of all blocks together, see `digest_whole`; ``None`` of one block.
         units: those of the units of each block, see `digest_units`.
         cut: the column that cuts the rows into blocks; ``None`` where none does.
         federation: the digest of the federation in whose sums the rows are, ``None`` of a sweep.
@@ -63,6 +64,7 @@ class Reservation:
     blocks: Mapping[str, str]
     table: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
+    whole: str | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     cut: str | None = None
     federation: str | None = None
@@ -72,7 +74,7 @@ class Reservation:
 
 def known_rows(wanted: Reservation) -> set[str]:
     """Return the digests by which a store knows the rows of a request again, under whatever account."""
-    return {*wanted.blocks.values(), *wanted.read.values(), *filter(None, [wanted.table])}
+    return {*wanted.blocks.values(), *wanted.read.values(), *filter(None, [wanted.table, wanted.whole])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +241,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         table=wanted.table,
         read=tuple(wanted.read.values()) or None,
         cut=wanted.cut,
+        whole=wanted.whole,
         federation=wanted.federation,
         at=at,
     )
@@ -311,7 +314,23 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
             )
     if len(set(wanted.blocks.values())) < len(wanted.blocks):
         return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
-    return _refuse_units(balance, wanted) or _refuse_public(balance, wanted)
+    return _refuse_recut(balance, wanted) or _refuse_units(balance, wanted) or _refuse_public(balance, wanted)
+
+
+def _refuse_recut(balance: Balance, wanted: Reservation) -> str | None:
+    """Refuse rows that are known in other blocks, each of which would have a budget of its own."""
+    known = balance.unions | {digest: (block,) for block, digest in balance.digests.items()}
+    asked: dict[str, tuple[str, ...]] = {digest: (block,) for block, digest in wanted.blocks.items()}
+    asked |= {} if wanted.whole is None else {wanted.whole: tuple(wanted.blocks)}
+    for digest, blocks in asked.items():
+        before = known.get(digest, blocks)
+        if {*before} != {*blocks}:
+            return (
+                f"Expected the rows of account {balance.opened.name!r} in block {' and '.join(before)}, as before, got "
+                f"the same in {' and '.join(blocks)}, where they would have another budget; restore what cuts them "
+                f"({_key(wanted, 'data', 'block')})"
+            )
+    return None
 
 
 def _refuse_units(balance: Balance, wanted: Reservation) -> str | None:

@@ -76,6 +76,7 @@ class Payment:
         if self.account is None:
             return Paid(self, federation, None, None)
         account = Account(self.account)
+        encoded = rows.x if rows.raw is None else rows.raw
         wanted = Reservation(
             sweep=secrets.token_hex(16),
             title=f"evaluation of {name}",
@@ -84,7 +85,8 @@ class Payment:
             relation=Relation(federation.relation),
             costs={Side.TEST: pure_cost(parts_of(federation))},
             split=None,  # its rows may be on any side
-            blocks=_digest(account.key, rows.x if rows.raw is None else rows.raw, labels, blocks, units),
+            blocks=_digest(account.key, encoded, labels, blocks, units),
+            whole=None if blocks is None else digest_labelled(account.key, encoded, labels, units),
             table=None if rows.hashes is None else digest_hashes(account.key, rows.hashes),
             read={}
             if rows.hashes is None or blocks is None

@@ -16,6 +16,7 @@ from sweeper.account.blocks import (
     digest_sides,
     digest_table,
     digest_units,
+    digest_whole,
     split_in_text,
 )
 from sweeper.account.cost import NOTHING, event_cost, rounded_up, scores_cost, total
@@ -149,6 +150,7 @@ def make_reservation(
         blocks=digest_dataset(account.key, data),
         table=digest_table(account.key, data),
         read=digest_read_blocks(account.key, data),
+        whole=digest_whole(account.key, data),
         units=digest_units(account.key, data),
         cut=None if blocks is None else blocks.column,
         has_public_rows=data.metadata.evaluation is Evaluation.PUBLIC,

@@ -29,6 +29,7 @@ from sweeper.account.rules import find_refusal, reserve_entries, share_of_room
 from sweeper.account.summary import further_sweeps, room_of, summarise
 from sweeper.account.verify import verify_account
 from sweeper.errors import AccountError, RecordError
+from sweeper.specification.addresses import parse_address
 
 from .accounts import DAY, ONE, OTHER_SPLIT, RELATION, SPLIT, costs, make, wants, write_rows
 
@@ -461,6 +462,32 @@ def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_i
     again = Bound(block="january", digest="j", units=KNOWN, at="now")
     with pytest.raises(RecordError, match="Expected rows for block 'january' once"):
         Account(address).balance().take(again)
+
+
+MONTHS = {"blocks": {"january": "j", "february": "f"}, "whole": "jf"}
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "told"),
+    [
+        (MONTHS, {"blocks": {"q1": "jf"}}, "in block january and february, as before, got the same in q1"),
+        ({"blocks": {"q1": "jf"}}, MONTHS, "in block q1, as before, got the same in january and february"),
+        (MONTHS, {"blocks": {"early": "e", "late": "l"}, "whole": "jf"}, "got the same in early and late"),
+    ],
+    ids=["coarser", "finer", "elsewhere"],
+)
+def test_rows_that_are_cut_otherwise_have_no_second_budget(account, address, first, again, told):
+    for name in ("s", "t"):
+        account.reserve(wants(name, costs(0.1), **first))
+    with pytest.raises(AccountError, match=rf"{told}, where .*; restore what cuts them \(data\.block\)"):
+        account.reserve(wants("u", costs(0.1), **again))
+    other = make(parse_address(f"{address.store}#other"))
+    for wanted in (first, again):
+        with pytest.raises(AccountError, match="Expected rows of no other account, but account 'clinic' of"):
+            other.reserve(wants("v", **wanted))
+    more = {"blocks": {**first["blocks"], "march": "m"}, "whole": "jfm"}
+    account.reserve(wants("w", costs(0.1), **more))
+    assert verify_account(address).findings == ()
 
 
 @pytest.mark.parametrize("amount", [0.1, 100.0], ids=["has room", "has no room"])

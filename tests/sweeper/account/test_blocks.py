@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 import clipless
@@ -14,6 +15,7 @@ from sweeper.account.blocks import (
     digest_rows,
     digest_sides,
     digest_table,
+    digest_whole,
     is_declared,
     split_in_text,
 )
@@ -67,6 +69,18 @@ def test_each_block_has_a_digest_of_its_own_rows_on_whatever_side_they_are():
     units.blocks = Blocks("month", ("jan", "feb"), torch.tensor([0, 0, 1]), torch.tensor([1]), torch.tensor([0]))
     whole = Rows(Split(*vars_of(split(1, 1)), offsets=torch.tensor([0, 2])), split(4), split())
     assert digest_dataset(KEY, units) == {"jan": digest_dataset(KEY, whole)[ALL_ROWS], "feb": alone[1]}
+
+
+@pytest.mark.parametrize("offsets", [None, torch.tensor([0, 2, 3])], ids=["rows", "units"])
+def test_rows_of_several_blocks_have_the_digest_of_the_same_rows_in_one(offsets):
+    data = Rows(Split(*vars_of(split(1, 1, 2)), offsets=offsets), split(3), split(4))
+    (one,) = digest_dataset(KEY, data).values()
+    assert digest_whole(KEY, data) is None
+    data.blocks = Blocks("month", ("q1",), torch.tensor([0, 0, 0]), torch.tensor([0]), torch.tensor([0]))
+    assert (digest_dataset(KEY, data), digest_whole(KEY, data)) == ({"q1": one}, None)
+    for codes in ([0, 0, 1], [1, 1, 0]):
+        data.blocks = Blocks("month", ("jan", "feb"), torch.tensor(codes), torch.tensor([1]), torch.tensor([0]))
+        assert digest_whole(KEY, data) == one
 
 
 def vars_of(split):
