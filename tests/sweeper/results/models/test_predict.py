@@ -15,8 +15,11 @@ from torch import nn
 
 import clipless
 import sweeper
-from clipless.datasets import NewRows, find_features, input_format
+from clipless.datasets import InputFormat, NewRows, Ranges, find_features, input_format
+from clipless.datasets.tables.declarations import Numeric
 from clipless.errors import CliplessError, DataError
+from clipless.layers import Dense, InputBall
+from clipless.network import Network
 from sweeper.cli.commands import models
 from sweeper.errors import PickError, RecordError
 from sweeper.papers.files import MODEL_NAME
@@ -83,12 +86,36 @@ def test_radii_are_in_raw_units_and_one_logit_has_two_scores():
     form = input_format("breast_cancer")
     x = torch.rand(9, 30, generator=generator)
     narrow, wide = (Predictor(model, form, True)(NewRows(x, gain, "mm")) for gain in (1.0, 0.5))
-    np.testing.assert_allclose(wide["certified_radius"], 2 * narrow["certified_radius"])
+    rounded = 16 * 2.0**-24 * 30**0.5  # by the encoding
+    np.testing.assert_allclose(wide["certified_radius"] + rounded, 2 * (narrow["certified_radius"] + rounded))
     assert (narrow["score benign"] == 0).all()
     assert ((narrow["score malignant"] > 0) == (narrow["class"] == "malignant")).all()
     decided = torch.tensor((narrow["class"] == "malignant").to_numpy(dtype=np.int64))
     expected = clipless.certify(model, x, decided)
-    np.testing.assert_allclose(narrow["certified_radius"], expected)
+    np.testing.assert_allclose(narrow["certified_radius"], expected - rounded)
+
+
+def test_a_radius_holds_for_rows_that_are_encoded_again():
+    rng = np.random.default_rng(0)
+    columns = {"a": Numeric(low=0.0, high=1.0)}
+    form = InputFormat(
+        name="t", classes=("0", "1"), raw=Ranges(name="r", source="x", target="y", classes=None, columns=columns)
+    )
+    flips = near = 0
+    for border in rng.uniform(-0.9, 0.9, 20):
+        dense = Dense(1, 2, bias=True)
+        with torch.no_grad():
+            dense.weight.copy_(torch.tensor([[-0.5], [0.5]]))
+            dense.bias.copy_(torch.tensor([border / 2, -border / 2]))
+        predictor = Predictor(Network([InputBall(1.0), dense], (1,)), form, False)
+        cells = np.append(rng.uniform(0.0, 1.0, 50), (border + 1) / 2 + rng.uniform(-1e-6, 1e-6, 50))
+        found = predictor(form.of_columns({"a": cells}))
+        radii = found["certified_radius"].to_numpy()
+        near += ((radii > 0.0) & (radii < 1e-5)).sum()
+        for sign in (-1, 1):
+            moved = np.clip(cells + sign * radii / 2 * (1 - 1e-12), 0.0, 1.0)  # columns are scaled to [-1, 1]
+            flips += (predictor(form.of_columns({"a": moved}))["class"] != found["class"])[radii > 0].sum()
+    assert (flips, near > 10) == (0, True)
 
 
 def test_probabilities_are_what_a_cross_entropy_fits_and_other_losses_have_none():
