@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.table_file import canonical_texts, read_table
+from clipless.datasets.tables.table_file import canonical_texts, read_table, shortest_decimals
 from clipless.errors import DataError
 
 RANGES = Ranges(
@@ -225,6 +225,31 @@ def test_one_row_keeps_the_split_of_every_other_where_units_are_numbers(tmp_path
 )
 def test_a_value_is_the_same_in_every_type(cells):
     assert canonical_texts(cells) == ["1", "0", "39"]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_a_number_of_less_precision_is_the_decimal_that_programs_write_of_it(kind):
+    bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32) if kind is np.float32 else range(65_536)
+    numbers = np.array(bits, dtype=np.uint32 if kind is np.float32 else np.uint16).view(kind)
+    if kind is np.float32:
+        edges = np.arange(1, 2**24, 1_001) * 2.0 ** np.arange(-50, 50)[np.arange(1, 2**24, 1_001) % 100]
+        numbers = np.concatenate([numbers, edges.astype(kind), np.round(np.linspace(0, 1, 10_001), 4).astype(kind)])
+    written = np.array([float(str(number)) for number in numbers])
+    np.testing.assert_array_equal(shortest_decimals(numbers), written)
+    assert (np.signbit(shortest_decimals(numbers)) == np.signbit(numbers))[~np.isnan(written)].all()
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float16()])
+def test_a_table_of_less_precision_is_that_of_its_decimals(tmp_path, kind):
+    cells = pa.array([0.1, None, -2.5, 1e-3, 0.30004883, 7.0], pa.float64())
+    less = pa.array([None if one is None else one for one in cells.to_pylist()], pa.float32()).cast(kind)
+    frame = pd.DataFrame({"a": less.to_numpy(zero_copy_only=False)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    pyarrow.parquet.write_table(pa.table({"a": less}), tmp_path / "t.parquet")
+    np.savez(tmp_path / "t.npz", a=less.to_numpy(zero_copy_only=False))
+    tables = [read_table(tmp_path / f"t.{suffix}") for suffix in ("csv", "parquet", "npz")]
+    assert len({tuple(table.contents()) for table in tables}) == 1
+    assert [str(table.types.get("a")) for table in tables[1:]] == [str(kind)] * 2, "they hold no ids exactly"
 
 
 @pytest.mark.parametrize(
