@@ -222,7 +222,7 @@ class KeyService(ProtocolServer):
             release = self.federation.releases[asked["release"]]
             query = Query(tuple(asked["thresholds"]), release.query.groups, asked["epsilon"], release.query.relation)
             words = self._servers[asked["release"]].evaluate(query, tuple(asked["parties"]))
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
             raise FederationError("Expected a query, got something else", ANALYST) from None
         return bytes(words.tobytes())
 

@@ -47,7 +47,7 @@ def check_paid(plan: SweepPlan) -> None:
             plan.spec.source,
             expected,
             "privacy.account",
-            plan.privacy.account,
+            find_account(plan.privacy.account, plan.spec.source).name,  # readers may not know where it lies
             remedy,
             overrides=plan.spec.overrides,
         )

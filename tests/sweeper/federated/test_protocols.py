@@ -380,8 +380,9 @@ def test_malformed_keys_are_named_in_the_result(start, model, parties):
 
 def test_a_query_that_is_none_is_refused(start):
     end = start("function-sharing").connection(ANALYST)
-    with pytest.raises(FederationError, match="Expected a query, got something else"):
-        end.ask("evaluate", b"{}")
+    for nothing in (b"{}", b"[" * 100_000):
+        with pytest.raises(FederationError, match="Expected a query, got something else"):
+            end.ask("evaluate", nothing)
 
 
 def test_more_rows_than_were_declared_leave_nothing_on_the_line(start, model, parties):

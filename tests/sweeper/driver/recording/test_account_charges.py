@@ -577,8 +577,10 @@ def test_what_no_account_can_answer_for_is_refused(tmp_path):
     address = opened(tmp_path)
     exploratory = clipless.datasets.load("breast_cancer", evaluation="exploratory")
     spec = make_spec({**content(address), "data": {"name": "breast_cancer", "evaluation": "exploratory"}})
-    with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying"):
+    with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying") as refused:
         make_sweep_plan(spec, exploratory)
+    assert "account='clinic'" in str(refused.value)
+    assert "accounts.db" not in str(refused.value)
     for wrong in ("accounts.db", 3, "postgresql://me:secret@host/db#clinic"):
         sentence = spec_error(content(address), privacy__account=wrong)
         assert "Expected an account as FILE#NAME or postgresql://HOST/DATABASE#NAME" in sentence
