@@ -50,9 +50,10 @@ def doubt(point: Point, name: str, claim: Claim) -> str:
         return ""
     what = "chance" if name in (AUROC, BALANCED) else "always predicting the most frequent class"
     on_rows = f"On {shown.split} rows this model is"
-    if shown.value <= reached:
+    low, high = shown.interval or (shown.value, shown.value)
+    if max(shown.value, high) <= reached:
         return f"{on_rows} no better in {name} than {what}"
-    if shown.interval is not None and shown.interval[0] <= reached:
+    if min(shown.value, low) <= reached:
         return f"{on_rows} perhaps no better in {name} than {what}, which lies within the 95 % interval"
     return ""
 

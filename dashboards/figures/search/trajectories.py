@@ -230,7 +230,7 @@ def _draw_others(
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
             name = (_best_somewhere(chosen) if adds else "others") + _ended(info, status)
             group = _Group(name, color, symbol, width + _WIDER * adds, crowded or not adds, pale=not adds, bars=False)
-            if adds and not crowded:
+            if adds and chosen and not crowded:
                 figure.add_traces(bars_beside(chosen, color, name, beside(figure, place, narrow=info.narrow)))
             _draw_group(figure, info, chosen, group, theme)
 

@@ -62,6 +62,7 @@ _FINEST = 2.0**-42  # step of the noise
 _STEP_BITS = 20  # of a share of a unit's rows, and of the order
 _COARSEST = 2.0**-21  # all sums are whole numbers of it
 _SIZE_WEIGHT = 0.5  # w
+_UNKNOWN_SIZES = 2.0  # of the population, noise that leaves nothing of the size of a class: no slope shows that
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 Floats = NDArray[np.float64]
@@ -233,7 +234,7 @@ class ClassScores:
     def recall_errors(self) -> tuple[ScoreError, ...]:
         """Those of `recalls`."""
         slopes = zip(NoiseSlopes.of_recalls(self.recalls, self.rows), self.rows, strict=True)
-        return tuple(ScoreError(self.std * one.deviation, float(rows)) for one, rows in slopes)
+        return tuple(ScoreError(self._deviation(one), float(rows)) for one, rows in slopes)
 
     @property
     def balanced_accuracy(self) -> float:
@@ -248,7 +249,7 @@ class ClassScores:
         variance = float((smooth * (1.0 - smooth) / rows).sum()) / classes**2
         middle = float(smooth.mean())
         slopes = NoiseSlopes.of_balanced(recalls, rows)
-        return ScoreError(self.std * slopes.deviation, middle * (1.0 - middle) / variance)
+        return ScoreError(self._deviation(slopes), middle * (1.0 - middle) / variance)
 
     @property
     def auroc(self) -> float:
@@ -259,7 +260,11 @@ class ClassScores:
     def auroc_error(self) -> ScoreError:
         """That of `auroc`."""
         slopes = NoiseSlopes.of_auroc(self.auroc, self.rows, self.population)
-        return ScoreError(self.std * slopes.deviation, _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows))
+        return ScoreError(self._deviation(slopes), _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows))
+
+    def _deviation(self, slopes: NoiseSlopes) -> float:
+        """The deviation of the noise of a score that is divided by sizes; 1 where these are not known at all."""
+        return max(self.std * slopes.deviation, float(self.std > self.population / _UNKNOWN_SIZES))
 
 
 def release_class_scores(

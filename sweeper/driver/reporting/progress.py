@@ -416,7 +416,8 @@ def _below(point: Point, objective: Objective | None, claim: Claim | None) -> st
     reached = None if claim is None or objective is None else claim.baselines.constant(objective.name)
     if objective is None or reached is None:
         return ""
-    return ", below the baseline" if point.values.get(objective.name, reached) < reached else ""
+    value, interval = point.values.get(objective.name, reached), point.interval(objective.name)
+    return ", below the baseline" if (value if interval is None else interval[1]) < reached else ""
 
 
 def _best(progress: SweepProgress, named: Sequence[Highlight], claim: Claim) -> list[str]:

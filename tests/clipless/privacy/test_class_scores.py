@@ -240,3 +240,13 @@ def test_what_is_no_release_by_class_is_refused_before_noise_is_drawn(form, argu
 def test_a_form_that_no_release_has_is_refused(form):
     with pytest.raises(AccountingError):
         ScoreForm(*form)
+
+
+@pytest.mark.parametrize("noise", [1.0, 60.0, 5000.0])
+def test_noise_as_large_as_the_rows_leaves_nothing_known_of_scores_by_class(noise):
+    form, errors = ScoreForm(answers=1, classes=2, hits=True, order=True), []
+    for sizes in ((40.0, 45.0), (85.0, 0.0)):
+        numbers = np.array([20.0, 10.0, 10.0, *(0.5 * (np.array(sizes) - 42.5)), 3.0])
+        found = ClassScores.of(numbers, form, 85, noise)
+        errors += [found.auroc_error.std, found.balanced_error.std, *(one.std for one in found.recall_errors)]
+    assert (min(errors) >= 1.0) is (noise > 85 / 2), "an interval of all shares"

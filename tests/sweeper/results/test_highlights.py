@@ -140,7 +140,8 @@ def test_no_interval_is_counted_of_rows_that_are_not_public_or_not_independent(m
 def test_a_score_leads_with_test_rows_and_is_judged_by_the_interval_that_is_shown(make_front, make_point, claim):
     point = replace(make_point("t0001", 1, 1.0, 0.95), test={"accuracy": 0.9}, classes=COUNTS)
     low, high = scipys(234, 260)
-    for reached, said in ((low + 1e-3, "perhaps no better"), (0.9, "no better"), (low - 1e-3, None)):
+    perhaps = "perhaps no better"
+    for reached, said in ((low + 1e-3, perhaps), (high - 1e-3, perhaps), (high, "no better"), (low - 1e-3, None)):
         known = Baselines(classes=("no", "yes"), majority={"validation": 0.99, "test": reached})
         front = make_front([point], claim=replace(claim, baselines=known))
         _, scores, *more = point_lines(front.points[0], front)[:2] + point_lines(front.points[0], front)[-1:]

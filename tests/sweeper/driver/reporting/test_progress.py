@@ -360,6 +360,9 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
     )
     *_, best, doubted, _ = closing_summary(state(front=(tested,)), Path("out"), claim=claim(known)).splitlines()
     assert "(t0002, epoch 7): 0.690 on test rows (95 % interval 0.594 to 0.772), 0.720 on the validation" in best
+    assert doubted == f"On test rows this model is perhaps {what}, which lies within the 95 % interval."
+    sure = replace(tested, test={"accuracy": 0.4}, classes=replace(tested.classes, correct=(36, 4)))
+    *_, doubted, _ = closing_summary(state(front=(sure,)), Path("out"), claim=claim(known)).splitlines()
     assert doubted == f"On test rows this model is {what}."
     assert last == f"A model: {program()} pick out"
 
