@@ -29,6 +29,7 @@ from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import is_share_of_rows
 
 _CI = "95 % CI of the best"
+_APART = 1.5  # times an epsilon, from which on scores differ by it alone
 _DIGITS = 2  # of importances that differ; a smaller difference is chance
 _ON_ROWS = (
     " Each row is scored once, by a model trained on the other half. The interval is Wilson's, where it is widest; it "
@@ -92,7 +93,7 @@ def terms_of(data: SweepData, shown: Compared) -> str:
         )
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
-    grow = ", and a larger one raises scores" if len(ends) > 1 else ""
+    grow = ", and a larger one raises scores" if own and max(own) > _APART * min(own) else ""
     which = f"best point of each of {number_of(len(shown.reached), 'trial')}" + (
         f", {OWN} {' to '.join(ends)}{grow}" if ends else ""
     )

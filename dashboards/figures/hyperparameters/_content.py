@@ -26,7 +26,7 @@ STAGE = "stage"  # the axis of stages of the budget
 COMMON = "at_common_epsilon"  # the axis of the utility at an epsilon that all trials reached
 _LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
 _LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
-_APART = 2.0  # times the least own epsilon, beyond which best points are not alike
+_APART = 2.0  # times the least own epsilon, beyond which best points do not compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +159,13 @@ def content_of(data: SweepData, title: str, *, one_noise: bool = False) -> dict[
 def in_order(info: ConfigurationsInfo) -> list[Axis]:
     """Return the axes of hyperparameters, the most important first; those without an order: ranges before others."""
     places = {name: place for place, name in enumerate(info.order)}
-    settings = [axis for axis in info.axes if axis.name not in (*info.objectives, STAGE, COMMON)]
+    settings = [axis for axis in info.axes if is_setting(info, axis)]
     return sorted(settings, key=lambda axis: (places.get(axis.name, len(places)), not axis.is_range))
+
+
+def is_setting(info: ConfigurationsInfo, axis: Axis) -> bool:
+    """Return whether an axis is that of a hyperparameter, and not of a result or a stage."""
+    return axis.name not in (*info.objectives, STAGE, COMMON)
 
 
 def identify(info: ConfigurationsInfo, i: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Only values that differ between them have an axis; `dashboards.figures.hyperpara
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import plotly.graph_objects as go
@@ -14,13 +14,21 @@ from plotly.colors import sample_colorscale
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import DASHES, bar_key, color_bar, color_ends, label, new_figure
+from dashboards.figures._common import DASHES, bar_key, color_bar, new_figure
 from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, differs, make_axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
-from dashboards.figures.hyperparameters._content import DRAWN_TRIALS, ConfigurationsInfo, identify, info, is_trained
+from dashboards.figures.hyperparameters._content import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    identify,
+    info,
+    is_setting,
+    is_trained,
+)
+from dashboards.figures.hyperparameters._judged import RHO, Judged, correlations, correlations_in_words, judge
 from dashboards.text import in_parentheses, show
 
 _ANGLE = -18  # of names
@@ -32,10 +40,10 @@ _TRAINED = (
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE, _CLEAR = 0.55, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
 _MUTED = 0.35  # of lines of other noise
-_COMPARABLE = 2.0  # times the epsilon of a point up to that of the best
 _PLACES = ("best", "second", "third")
 _INTERVAL_AT = 0.06  # from the axis to the bar of an interval, as a share of the way between axes
-_BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
+_BEHIND = 0.14  # the last axis, where the axes end, as a share of the way between axes
+_STAR = 15  # pixels, on a wide line
 _BELOW, _ROW = 24, 20  # pixels between axes and the note below them, and for each row of a legend between
 _ROW_LETTERS, _SYMBOL_LETTERS = 150, 9  # that fit a row of it, and those that a symbol takes
 _NEXT = 0.01  # between two lines at one value, as a share of the axis
@@ -52,8 +60,12 @@ def rows(info: ConfigurationsInfo) -> Table:
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
+    judged = judge(info) if info.colors else None
     axes = [axis for axis in info.axes if differs(axis.values)]
-    names = [_level_name(axis.title, max(_LETTERS // max(len(axes), 1), 9)) for axis in axes]
+    found = {} if judged is None else correlations(judged, [axis for axis in axes if is_setting(info, axis)])
+    axes.sort(key=lambda axis: abs((found or {}).get(axis.name, 0.0)) if is_setting(info, axis) else inf)
+    letters = max(_LETTERS // max(len(axes), 1), 9)
+    names = [_level_name(axis.title, letters) + _with_scores(axis, found or {}) for axis in axes]
     turned = not info.still or len(axes) > _LEVEL_NAMES
     rise = round(_RISE * max((len(axis.title) for axis in axes), default=0))
     rise = rise if turned else _LINE * max((name.count("<br>") for name in names), default=0)
@@ -63,25 +75,23 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
         "t": 64 + _BEYOND + rise + (20 + more_height(info.note) if info.note else 0),
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
-    if not axes:
+    if not axes or judged is None:
         return figure
-    name, (low, high) = f"{'rehearsed ' * bool(info.trained)}{label(info.color_name)}", _color_ends(info)
-    within = "; one colour within the interval of the best" * (high < max(info.colors))
     look = {
         "colorscale": theme.colorscale(),
         "showscale": True,
-        "cmin": low,
-        "cmax": high,
-        "colorbar": color_bar(name + within, (low, high)),
+        "cmin": judged.ends[0],
+        "cmax": judged.ends[1],
+        "colorbar": color_bar(judged.title, judged.ends),
     }
     if info.still:
-        _draw_lines(figure, info, axes, theme, look)
+        _draw_lines(figure, info, axes, judged, theme, look)
         if not turned:
             figure.update_xaxes(ticktext=names, tickangle=0)
     else:
         figure.add_trace(
             go.Parcoords(
-                line={"color": info.colors, **look},
+                line={"color": [judged.scores.get(i, judged.ends[0]) for i in range(len(info.trials))], **look},
                 dimensions=[_dimension(axis) for axis in (*axes, *_trained_axis(info))],
                 labelangle=_ANGLE,
                 labelfont={"size": 12, "color": theme.ink},
@@ -90,9 +100,16 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             )
         )
     mark(figure, info.note, theme, up=30 + rise)
-    spread = "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
-    write_below(figure, info.terms + spread, theme, down=_BELOW + _ROW * _legend_rows(figure), narrow=False)
+    terms = f"{info.terms}; {correlations_in_words(judged, found)}"
+    terms += "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
+    write_below(figure, terms, theme, down=_BELOW + _ROW * _legend_rows(figure), narrow=False)
     return figure
+
+
+def _with_scores(axis: Axis, found: Mapping[str, float]) -> str:
+    """How a setting goes with the scores, in a line below its name; empty where it does not."""
+    value = found.get(axis.name)
+    return "" if value is None else f"<br><i>{RHO} {value:+.2f}</i>".replace("-", "\N{MINUS SIGN}")
 
 
 def _legend_rows(figure: go.Figure) -> int:
@@ -116,33 +133,38 @@ def _level_name(title: str, letters: int) -> str:
 
 
 def _draw_lines(
-    figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme, look: Mapping[str, Any]
+    figure: go.Figure,
+    info: ConfigurationsInfo,
+    axes: Sequence[Axis],
+    judged: Judged,
+    theme: Theme,
+    look: Mapping[str, Any],
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
-    alike, (low, high) = _of_like_noise(info), _color_ends(info)
     heights = [_crossings(info, axis) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
-    shares = [min((value - low) / (high - low), 1.0) for value in info.colors]
-    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], i in alike, info.colors[i]))
-    wide = set(by_share[-(sum(trained) or min(len(_in_interval(info)), len(_PLACES))) :])
-    order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
-    for i in by_share:
-        color = sample_colorscale(theme.colorscale(), [shares[i]])[0] if i in alike else theme.faint
-        opacity = 1.0 if i in wide else _PALE + (_CLEAR - _PALE) * shares[i] if i in alike else _MUTED
+    by_score = sorted(range(len(info.trials)), key=info.colors.__getitem__, reverse=True)
+    # the best first: its line is solid, and others can be followed
+    order = [i for i in by_score if trained[i]] or by_score[: min(len(_in_interval(info)), len(_PLACES))]
+    at_score = next((x for x, axis in enumerate(axes) if axis.name == info.color_name), len(axes) - 1)
+    for i in sorted(by_score, key=lambda i: (i in order, i in judged.scores, judged.scores.get(i, info.colors[i]))):
+        is_judged, is_wide = i in judged.scores, i in order
+        color = sample_colorscale(theme.colorscale(), [judged.share(i)])[0] if is_judged else theme.faint
+        opacity = _PALE + (_CLEAR - _PALE) * judged.share(i) if is_judged else _MUTED
+        line = {"color": theme.ink if is_wide else color, "width": _WIDE if is_wide else _THIN}
+        line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if is_wide else {}
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
-        line = {"color": color, "width": _WIDE if i in wide else _THIN}
-        line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order else {}
-        figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=opacity))
-        if trained[i]:  # beside the axis, for texts of ticks are on its other side
-            marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5), "opacity": 1}
-            end = {"x": [len(axes) - 1 + _BESIDE], "y": [heights[-1][i]], "showlegend": False}
-            figure.add_trace(go.Scatter(**end, mode="markers", marker=marker, cliponaxis=False))
+        figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if is_wide else opacity))
+        if trained[i]:
+            marker = {"color": line["color"], "line": {"width": 1, "color": theme.paper}, **symbols([True], 5)}
+            end = {"x": [at_score], "y": [heights[at_score][i]], "showlegend": False}
+            figure.add_trace(go.Scatter(**end, mode="markers", marker={**marker, "size": _STAR, "opacity": 1}))
     _draw_interval(figure, info, axes, theme)
-    if len(alike) < len(info.trials):
+    if others := len(info.trials) - len(judged.scores):
         line = {"color": theme.faint, "width": _THIN}
-        name = f"own epsilon below half that of the best: {len(info.trials) - len(alike)} of {len(info.trials)}"
+        name = f"of other own epsilons, not compared: {others} of {len(info.trials)}"
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_MUTED, name=name))
-    ends = {"color": [low, high], "opacity": 0, **look}
+    ends = {"color": [*judged.ends], "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
@@ -153,44 +175,30 @@ def _draw_lines(
     bare = {"showgrid": False, "showline": False, "ticklabelstandoff": _BEYOND, "tickfont": {"weight": "bold"}}
     figure.update_layout(
         showlegend=False,
-        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + 1.5 * _BESIDE]},
+        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + _BEHIND]},
         yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
     )
     if any(trained):
         name_stars(figure, theme)
-        attained = (info.attained.get(info.trained[i], "") for i in order)
-        entries = [
-            f"trained as {info.trained[i]}{': ' * bool(one)}{one}" for i, one in zip(order, attained, strict=True)
-        ]
-    else:
-        entries = [f"{place}: {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
-        score = show(info.color_name, max(info.colors))
-        entries[0] += f", {score}{in_parentheses(info.color_name, info.sure)}" if info.sure is not None else ""
-    for name, dash in zip(entries[: len(DASHES)], DASHES, strict=False):
+    for name, dash in zip(_entries(info, order)[: len(DASHES)], DASHES, strict=False):
         line = {"color": theme.ink, "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
     figure.update_layout(showlegend=True, legend={"y": -0.05, "yanchor": "top"})
 
 
-def _of_like_noise(info: ConfigurationsInfo) -> list[int]:
-    """The lines whose own epsilon is not far below that of the best: others stopped early, or are of another stage."""
-    epsilons = next((axis.values for axis in info.axes if axis.name == "epsilon"), ())
-    if not epsilons:
-        return list(range(len(info.trials)))
-    best = epsilons[max(range(len(info.colors)), key=info.colors.__getitem__)]
-    return [i for i, epsilon in enumerate(epsilons) if _COMPARABLE * epsilon >= best]
-
-
-def _color_ends(info: ConfigurationsInfo) -> tuple[float, float]:
-    """The ends of the colours of like noise: those within the interval of the best have one, and others differ by more.
-
-    They span as much below the interval as it has itself, so that small differences there look small.
-    """
-    low, high = min(info.colors[i] for i in _of_like_noise(info)), max(info.colors)
-    if info.sure is not None and low < info.sure[0] < high:
-        low, high = min(low, 2 * info.sure[0] - info.sure[1]), info.sure[0]
-    ends = color_ends([low, high])
-    return ends["cmin"], ends["cmax"]
+def _entries(info: ConfigurationsInfo, order: Sequence[int]) -> list[str]:
+    """The names of the lines that stand out, with their scores where these have intervals."""
+    if info.trained:
+        own = [info.attained.get(info.trained[i], "") for i in order]
+        scores = [show(info.color_name, info.colors[i]) for i in order]
+        return [
+            f"trained as {info.trained[i]}{': ' * bool(one)}{one}, rehearsed {score}"
+            for i, one, score in zip(order, own, scores, strict=True)
+        ]
+    entries = [f"{place}: {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
+    if info.sure is not None and entries:
+        entries[0] += f", {show(info.color_name, max(info.colors))}{in_parentheses(info.color_name, info.sure)}"
+    return entries
 
 
 def _in_interval(info: ConfigurationsInfo) -> list[int]:
@@ -211,7 +219,8 @@ def _draw_interval(figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[A
     bar = {**ends, "color": theme.ink, "thickness": 1.5, "width": 4}
     look = {"mode": "markers", "marker": {"opacity": 0}, "showlegend": False, "cliponaxis": False}
     figure.add_trace(go.Scatter(x=[x + _INTERVAL_AT], y=[height], error_y=bar, **look))
-    figure.add_trace(bar_key(f"{info.sure_as}; the scores of {inside} of {len(info.trials)} lie in it", theme.ink))
+    count = f"the scores of {inside} of {len(info.trials)} lie in it" if inside > 1 else "no other score lies in it"
+    figure.add_trace(bar_key(f"{info.sure_as}; {count}", theme.ink))
 
 
 def _crossings(info: ConfigurationsInfo, axis: Axis) -> list[float]:
@@ -301,9 +310,11 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     caption=(
         "One line per trial or rehearsed configuration, through its settings to what it reached in its best "
         "point, the one of best utility. Drag along an axis to keep only the lines that pass "
-        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours span "
-        "configurations of at least half the own epsilon of the best, and do not tell those apart that lie in its "
-        "interval. Where trials stopped at epsilons far apart, one axis has the scores at an epsilon that all reached."
+        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours are for "
+        "scores that can be compared: at an epsilon that all trials reached, which has an axis where they stopped far "
+        "apart; else of the most trials of like epsilon, where they do not tell those apart that lie in the interval "
+        "of the best. Settings that go with these scores beyond chance stand next to the results, with their rank "
+        "correlation."
     ),
     position=100,
     info=info,

@@ -11,6 +11,7 @@ from dashboards.figures import LIGHT
 from dashboards.figures.hyperparameters import _content, configurations, contours, ranks, slices
 from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import compare
+from dashboards.figures.hyperparameters._judged import judge
 from dashboards.text import show_epsilon
 from sweeper.records import Point, Trial
 from sweeper.results.importance import Importance
@@ -117,7 +118,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert len(lines) == len(info.trials)
     assert all(len(line.y) == len(info.axes) and all(-0.03 <= y <= 1.03 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
-    assert max(bar.marker.color) == max(info.colors)
+    assert bar.marker.color == judge(info).ends
     names = kind.draw(sweep, still=True).layout.xaxis.ticktext
     unbroken = [name.replace("<br>(", " (").replace("<br>", "") for name in names]
     assert [name.replace(" ", "") for name in unbroken] == [axis.title.replace(" ", "") for axis in info.axes]
@@ -219,7 +220,7 @@ def test_trials_that_stopped_at_epsilons_far_apart_are_compared_at_one_that_all_
         assert _content.COMMON not in [axis.name for axis in configurations.info(alike).axes], "0.6 is not far from 0.5"
 
 
-def test_lines_of_other_noise_than_the_best_are_grey_and_counted(small):
+def test_colours_are_for_scores_that_can_be_compared_and_others_are_grey_and_counted(small):
     ends = [(0.4, 0.3), (0.9, 0.5), (1.0, 0.6), (2.0, 0.9)]
     points = [
         Point(trial=f"t{i}", epoch=1, values={"epsilon": epsilon, "accuracy": score})
@@ -229,14 +230,16 @@ def test_lines_of_other_noise_than_the_best_are_grey_and_counted(small):
     data = small(points, objectives=("epsilon", "accuracy"), trials=tuple(configs))
     drawn = configurations.plot(replace(configurations.info(data), still=True)).data
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
-    assert [line.line.color == LIGHT.faint for line in lines] == [True, True, False, False], "below 2 / 2"
-    assert "own epsilon below half that of the best: 2 of 4" in [trace.name for trace in drawn]
-    (scale,) = (trace.marker.color for trace in drawn if trace.marker.showscale)
-    assert scale == (0.6, 0.9), "colours are for those that can be compared"
+    colors = [line.line.color for line in lines]  # the best is the last one
+    assert [color == LIGHT.faint for color in colors] == [True, True, False, False], "below 2 / 2"
+    assert colors[-1] == LIGHT.ink
+    assert "of other own epsilons, not compared: 2 of 4" in [trace.name for trace in drawn]
+    (scale,) = (trace.marker for trace in drawn if trace.marker.showscale)
+    assert (scale.color, scale.colorbar.title.text) == ((0.6, 0.9), "accuracy at own epsilon 1 to 2")
     drawn = configurations.plot(replace(configurations.info(data), still=True, sure=(0.85, 0.92))).data
     (shown,) = (trace.marker for trace in drawn if trace.marker.showscale)
     assert shown.color == pytest.approx((0.6, 0.85)), "and of those within the interval none is better"
-    assert shown.colorbar.title.text == "accuracy; one colour within the interval of the best"
+    assert shown.colorbar.title.text.endswith("; one colour within the interval of the best")
     near = configurations.plot(replace(configurations.info(data), still=True, sure=(0.7, 1.0))).data
     assert next(t.marker.color for t in near if t.marker.showscale) == pytest.approx((0.4, 0.7)), "not enlarged"
 
@@ -273,7 +276,8 @@ def test_the_interval_of_the_best_score_is_drawn_and_places_within_it_are_named(
         assert bar.error_y.array[0] * (high - low) == pytest.approx(0.01)
         assert bar.error_y.arrayminus[0] * (high - low) == pytest.approx(scores[0] - ends[0])
         names = [trace.name for trace in drawn if trace.name]
-        assert f"95 % CI of the best; the scores of {count} of {len(scores)} lie in it" in names
+        said = f"the scores of {count} of {len(scores)} lie in it" if count > 1 else "no other score lies in it"
+        assert f"95 % CI of the best; {said}" in names
         assert len([name for name in names if name.startswith(("best: ", "second: ", "third: "))]) == named
     assert not [trace for trace in configurations.plot(found).data if trace.error_y.array]
 
