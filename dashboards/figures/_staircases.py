@@ -105,17 +105,12 @@ def step_lines(
     name: str,
     width: float = 2,
     dash: str = "solid",
-    go_on: bool = False,
 ) -> list[go.Scatter]:
-    """A staircase, drawn to the right end of the axis; dotted as far as it passes through explorers.
-
-    With ``go_on`` the best explorer is drawn to the right end too: what it reached is reached there as well.
-    """
+    """A staircase, drawn to the right end of the axis; dotted as far as it passes through explorers."""
     explorers, others = _apart(steps)
     lines = []
     if explorers:
-        end = right_end if go_on else others[0].epsilon
-        lines.append(_step_line(explorers, end, color, f"{name}, explorers", width, EXPLORERS))
+        lines.append(_step_line(explorers, others[0].epsilon, color, f"{name}, explorers", width, EXPLORERS))
         name = f"{name}, finals"
     return [*lines, _step_line(others, right_end, color, name, width, dash)]
 

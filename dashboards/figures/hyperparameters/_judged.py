@@ -87,11 +87,13 @@ def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | Non
 def correlations_in_words(judged: Judged, found: dict[str, float] | None) -> str:
     """Return what stands below the lines of the settings that go with scores."""
     title = judged.title.partition(";")[0]
+    count = len(judged.scores)
     if found is None:
-        return f"{len(judged.scores)} lines are too few to tell which settings matter"
+        return f"{count} lines are too few to tell which settings matter"
+    chance = f"beyond chance ({100 * _BY_CHANCE:g} % for all settings)"
     if not found:
-        return f"no setting has a rank correlation with {title} that is beyond chance"
-    return f"{RHO}: rank correlation with {title}, where it is beyond chance"
+        return f"no setting has a rank correlation of {count} lines with {title} that is {chance}"
+    return f"{RHO}: rank correlation of {count} lines with {title}, where it is {chance}"
 
 
 def _axis(info: ConfigurationsInfo, name: str) -> Axis | None:

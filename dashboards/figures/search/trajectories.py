@@ -115,7 +115,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         name = f"best {label(info.utility)}"
         width = _BROAD[info.narrow]
-        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width, go_on=True))
+        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             colors = [_color_of(info, step.trial, theme) for step in averaged]
@@ -187,7 +187,8 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, s
         path = paths([t], color, info.utility, group, 1.6 + is_best * _WIDER, opacity=_CLEAR, bars=is_best)
         is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
         mode = "lines+markers" if is_marked else "lines"
-        path.update(line={"dash": DASHES[place % len(DASHES)]})
+        # in a column no marks fill the gaps of dashes, in which corners would be lost
+        path.update(line={"dash": "solid" if info.narrow else DASHES[place % len(DASHES)]})
         figure.add_trace(path.update(mode=mode, marker={"size": 4, "symbol": "circle", "color": color}))
         symbol = _LOOKS[t.status][0] + "-open" * (not is_best or _is_at_star(info, t))
         size = 9 - 2 * info.narrow + 2 * (not is_best) + 8 * (is_best and _is_at_star(info, t))

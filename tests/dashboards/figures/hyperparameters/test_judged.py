@@ -37,10 +37,11 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
     judged, found = found_of(made(12))
     assert found == {"rate": pytest.approx(-1.0)}
     assert judged.ends == (0.5, pytest.approx(0.775))
-    assert correlations_in_words(judged, found).endswith("rank correlation with accuracy, where it is beyond chance")
+    said = "rank correlation of 12 lines with accuracy, where it is beyond chance (5 % for all settings)"
+    assert correlations_in_words(judged, found).endswith(said)
     judged, found = found_of(made(12, scores=[0.5 + (5 * i % 7) / 100 for i in range(12)]))
     assert found == {}
-    assert "no setting has a rank correlation with accuracy" in correlations_in_words(judged, found)
+    assert "no setting has a rank correlation of 12 lines with accuracy" in correlations_in_words(judged, found)
 
 
 def test_of_few_lines_nothing_is_said(made):
@@ -66,4 +67,4 @@ def test_settings_that_matter_stand_next_to_the_results_with_their_correlation(m
     rho = "<br><i>\N{GREEK SMALL LETTER RHO} \N{MINUS SIGN}1.00</i>"
     assert names == ["lot", "kind", f"rate{rho}", "accuracy"]
     (terms,) = (note.text for note in drawn.layout.annotations if note.name == "terms")
-    assert "rank correlation with accuracy, where it is beyond chance" in terms.replace("<br>", " ")
+    assert "rank correlation of 12 lines with accuracy, where it is beyond chance" in terms.replace("<br>", " ")

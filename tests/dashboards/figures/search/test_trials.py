@@ -199,6 +199,16 @@ def test_a_picture_says_what_its_bars_are(trials):
             assert [trace.name for trace in drawn if (trace.name or "").startswith("95 % CI")] == expected
 
 
+def test_lines_of_a_column_are_solid_for_gaps_would_hide_their_corners(trials):
+    info = _as_picture(trajectories.info(trials(3)))
+    dashes = []
+    for narrow in (False, True):
+        drawn = trajectories.plot(replace(info, narrow=narrow)).data
+        dashes.append([trace.line.dash for trace in drawn if trace.mode and "lines" in trace.mode and trace.text])
+    assert len(set(dashes[0])) == 3
+    assert set(dashes[1]) == {"solid"}
+
+
 def test_bars_of_other_trials_stand_beside_their_points(trials):
     def make_noisy(point):
         return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.5, 0.9)}))
