@@ -35,7 +35,14 @@ HASHED = (*REQUIRED, DATA_NAME)
 PAPERS = (SIGNATURE_NAME, SUMS_NAME, CARD_NAME, WORDS_NAME, CONFIG_NAME, DATA_NAME, LEDGER_NAME, SPEC_NAME)
 """Everything beside the model."""
 
-_OF_SWEEPS = (".json", ".jsonl", ".yaml")  # how names of files end that a sweep is read from
+_ROWS = ".jsonl"
+_OF_SWEEPS = (
+    MANIFEST_NAME,
+    SPEC_NAME,
+    DATA_NAME,
+    *(f"{name}.json" for name in ("front", "driver", "rows", "sketch", "account", "submission", "statement")),
+)  # files beside rows that the folder of a sweep is read from
+_MODELS = ("models", "checkpoints")  # its folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +57,10 @@ def clear_for_model(folder: Path) -> None:
     """Make the folder of a model that leaves, and remove the papers of an earlier model from it.
 
     Raises:
-        RecordError: it has a sweep, or files of these names without a model.
+        RecordError: it has a sweep, or files of these names without a model of ours.
         OSError: not made or not removed.
     """
-    names = (MANIFEST_NAME,) if (folder / MODEL_NAME).is_file() else (MANIFEST_NAME, *PAPERS)
+    names = (MANIFEST_NAME,) if _is_model(folder / MODEL_NAME) else (MANIFEST_NAME, MODEL_NAME, *PAPERS)
     for name in names:
         if (folder / name).exists():
             raise RecordError(
@@ -65,30 +72,44 @@ def clear_for_model(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model of ours, whole."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return "architecture" in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
+
+
 def copy_model(source: Path, folder: Path) -> None:
-    """Copy the model of a point into a folder.
+    """Copy the model of a point into a folder, whole or not at all.
 
     Raises:
         RecordError: the file is damaged.
         OSError: not copied.
     """
+    partial = folder / f".{MODEL_NAME}.partial"
     try:
         with safe_open(source, framework="numpy"):
-            shutil.copyfile(source, folder / MODEL_NAME)
+            shutil.copyfile(source, partial)
+            partial.replace(folder / MODEL_NAME)
     except SafetensorError as error:
         raise RecordError(f"Expected a model in {source}, got a damaged file ({error}); pick another point") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def check_no_record(path: Path) -> None:
-    """Refuse a file to write that a sweep or a picked model is read from.
+    """Refuse a file to write that a sweep or a picked model is read from, or would be.
 
     Raises:
-        RecordError: it exists, and is such a file.
+        RecordError: it is such a file.
     """
     folder, name = path.absolute().parent, path.name
-    of_sweep = (folder / MANIFEST_NAME).is_file() and name.endswith(_OF_SWEEPS)
+    of_sweep = (folder / MANIFEST_NAME).is_file() and (name in _OF_SWEEPS or name.endswith(_ROWS))
+    of_sweep = of_sweep or (folder.name in _MODELS and (folder.parent / MANIFEST_NAME).is_file())
     of_model = (folder / CARD_NAME).is_file() and name in (MODEL_NAME, *PAPERS)
-    if path.exists() and (of_sweep or of_model):
+    if of_sweep or of_model:
         whose = "the sweep" if of_sweep else "the picked model"
         raise RecordError(f"Expected another file than {path}, which {whose} in its folder keeps (--output); name one")
 

@@ -123,7 +123,7 @@ class RemotePicked:
             raise RecordError(f"Expected the papers of {self.trial}, epoch {self.epoch}, but another point is the best")
         try:
             clear_for_model(path)
-            (path / MODEL_NAME).write_bytes(model)
+            (path / MODEL_NAME).write_bytes(model)  # first: it is what the folder is known by
             for name, data in sorted(files.items(), key=lambda item: item[0] == CARD_NAME):
                 (path / name).write_bytes(data)
         except OSError as error:

@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from sweeper.cli.options import choices
+from sweeper.errors import RecordError
 
 app = typer.Typer()
 FALSE = 1  # exit code where something does not hold
 
 EXPORTS = ("registry", "nist", "edpb")
+TEXTS = (".yaml", ".yml", ".json", ".md", ".txt")  # what they are written to
 PickedFolder = Annotated[
     Path, typer.Argument(help="What sweeper pick wrote, or the card.json in it.", show_default=False)
 ]
@@ -53,6 +55,8 @@ def card(
         from sweeper.papers.files import check_no_record
         from sweeper.store.jsonl import replace_file
 
+        if output.suffix not in TEXTS:
+            raise RecordError(f"Expected a file name that ends in {', '.join(TEXTS)}, got {output} (--output)")
         check_no_record(output)
         replace_file(output, text)
         typer.echo(str(output))

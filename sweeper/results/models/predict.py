@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DIGITS = 6  # of a number in CSV: sums of float32 weights carry no more
-_ENCODING = 16 * 2.0**-24  # of each coordinate, by which the roundings of a row and of another one move them nearer
+_ENCODING = 16 * 2.0**-24  # of the largest coordinate, by which the roundings of a row and of another one move each
 _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 
@@ -67,7 +67,7 @@ class Predictor:
         Guarantees:
             Every input nearer than the radius, in the named unit, is given the same class by the float64 network (see
             `clipless.certificates.certify.certified_radii`), whatever the encoding of both rows rounds, as long as
-            that is at most 8 units of last place of 1 in each coordinate.
+            that is at most 8 units of last place of 1, or of the largest coordinate, in each.
         """
         import pandas as pd
 
@@ -80,7 +80,8 @@ class Predictor:
         logits_NK = float64_logits(self.model, rows.x, alone=True)
         decided_N = decisions(logits_NK)
         radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x) / rows.input_gain
-        radii_N = (radii_N - _ENCODING * sqrt(prod(shape))).clamp(min=0.0)
+        sizes_N = rows.x.flatten(1).abs().amax(dim=1).double() / rows.input_gain
+        radii_N = (radii_N - _ENCODING * sqrt(prod(shape)) * sizes_N.clamp(min=1.0)).clamp(min=0.0)
         if rows.not_taken is not None:
             radii_N = radii_N.masked_fill(rows.not_taken, 0.0)
             (tell or _warn)(self._about_rows_not_taken(rows.not_taken))

@@ -88,7 +88,9 @@ def test_a_card_is_of_the_rows_of_the_ledger_beside_it(sweep_copy, tmp_path, eve
         ("sweep.json", "ledger.jsonl", "the sweep"),
         ("sweep.json", "front.json", "the sweep"),
         ("sweep.json", "spec.yaml", "the sweep"),
+        ("sweep.json", "account.json", "the sweep"),
         ("sweep.json", "front.html", ""),
+        ("sweep.json", "registry.yaml", ""),
         ("card.json", "ledger.jsonl", "the picked model"),
         ("card.json", "card.json", "the picked model"),
         ("card.json", "nist.json", ""),
@@ -97,14 +99,23 @@ def test_a_card_is_of_the_rows_of_the_ledger_beside_it(sweep_copy, tmp_path, eve
 )
 def test_a_file_that_is_written_replaces_nothing_that_is_read(tmp_path, beside, name, refused):
     (tmp_path / beside).touch()
-    if beside != name:
-        check_no_record(tmp_path / name)
-    (tmp_path / name).touch()
-    if not refused:
-        check_no_record(tmp_path / name)
-        return
-    with pytest.raises(RecordError, match=rf"another file than .*{name}, which {refused} in its folder keeps"):
-        check_no_record(tmp_path / name)
+    for _ in range(2):
+        if refused:
+            with pytest.raises(RecordError, match=rf"another file than .*{name}, which {refused} in its folder keeps"):
+                check_no_record(tmp_path / name)
+        else:
+            check_no_record(tmp_path / name)
+        (tmp_path / name).touch()  # whether it exists or will
+
+
+def test_an_annex_replaces_no_model_of_a_sweep_and_no_store(papers, tmp_path, call):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "sweep.json").touch()
+    code, _, err = call("card", papers, "--as", "registry", "--output", tmp_path / "models" / "t0001-1.yaml")
+    assert (code, "which the sweep in its folder keeps" in err) == (2, True)
+    code, _, err = call("card", papers, "--as", "registry", "--output", tmp_path / "accounts.db")
+    assert (code, "Expected a file name that ends in .yaml" in err) == (2, True)
+    assert call("card", papers, "--as", "registry", "--output", tmp_path / "registry.yaml")[0] == 0
 
 
 def test_a_pick_that_was_killed_is_begun_again(signed, tmp_path):

@@ -85,14 +85,14 @@ def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path
     assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()
 
 
-@pytest.mark.parametrize("kept", ["sweep", "its ledger alone", "a spec of its own", "a sweep beside a model"])
+@pytest.mark.parametrize("kept", ["sweep", "its ledger alone", "a spec of its own", "a model of others"])
 def test_a_model_replaces_no_records_of_something_else(sweep, tmp_path, kept):
     folder = tmp_path / "taken"
     files = {
         "sweep": ("sweep.json", "ledger.jsonl", "spec.yaml"),
         "its ledger alone": ("ledger.jsonl",),
         "a spec of its own": ("spec.yaml",),
-        "a sweep beside a model": ("sweep.json", "model.safetensors"),
+        "a model of others": ("model.safetensors", "config.json"),
     }[kept]
     folder.mkdir()
     for name in files:
@@ -102,6 +102,10 @@ def test_a_model_replaces_no_records_of_something_else(sweep, tmp_path, kept):
     assert {path.name: path.read_text() for path in folder.iterdir()} == {name: name for name in files}
     with pytest.raises(RecordError, match=r"with sweep\.json"):
         sweep.pick().write(sweep.directory)
+    sweep.pick().write(tmp_path / "mixed")
+    (tmp_path / "mixed" / "sweep.json").touch()
+    with pytest.raises(RecordError, match=r"with sweep\.json"):
+        sweep.pick().write(tmp_path / "mixed")
 
 
 def test_a_card_states_what_the_ledger_holds(sweep, event):
@@ -147,7 +151,7 @@ def refuse(monkeypatch, name):
     monkeypatch.setattr(
         Path, "open", lambda path, *a, **k: full() if f".{name}." in path.name else opened(path, *a, **k)
     )
-    monkeypatch.setattr(shutil, "copyfile", lambda a, b: full() if b.name == name else copied(a, b))
+    monkeypatch.setattr(shutil, "copyfile", lambda a, b: full() if name in b.name else copied(a, b))
 
 
 def test_a_place_that_takes_nothing_is_an_error(sweep, tmp_path):

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Text
-from clipless.datasets.tables.table_file import TRUTH, Array, Table, is_number, to_floats
+from clipless.datasets.tables.table_file import TRUTH, Array, Table, as_written, is_number, to_floats
 from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
@@ -111,7 +111,8 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
     missing = pc.is_in(column, value_set=pa.array(list(missing_markers), pa.large_string()))
     known = pc.if_else(missing, None, column).to_pylist()
     # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
-    return np.array([_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)], dtype=np.float64)
+    read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
+    return as_written(np.array(read, dtype=np.float64))
 
 
 def _number(cell: str | None, row: int, where: str, strict: bool) -> float:

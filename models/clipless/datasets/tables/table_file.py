@@ -12,7 +12,7 @@ import gzip
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import nan
@@ -97,22 +97,25 @@ def canonical_numbers(column: Array) -> tuple[NDArray[np.float64], NDArray[np.bo
     """
     if is_number(column):
         return to_floats(column), np.zeros(len(column), dtype=np.bool_)
-    values = [_number(text) for text in column.to_pylist()]
-    words_N = np.array([value is None for value in values])
-    return np.array([nan if value is None else value for value in values]), words_N
+    return _read_numbers(column.to_pylist())
+
+
+def _read_numbers(texts: Sequence[str | None]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values = [_number(text) for text in texts]
+    words_N = np.array([value is None for value in values], dtype=np.bool_)
+    return as_written(np.array([nan if value is None else value for value in values], dtype=np.float64)), words_N
 
 
 def canonical_texts(column: Array) -> list[str]:
     """Return each cell as a text that does not depend on the type of the column: numbers as those of their doubles."""
     encoded = column.dictionary_encode()  # rows often repeat one another's values
-    texts = [_canonical(value) for value in encoded.dictionary.to_pylist()]
+    cells = [None if cell is None else str(cell) for cell in encoded.dictionary.to_pylist()]
+    known = zip(cells, *(one.tolist() for one in _read_numbers(cells)), strict=True)
+    texts = [canonical_time(str(cell)) if is_word else _number_text(number) for cell, number, is_word in known]
     return ["" if code is None else texts[code] for code in encoded.indices.to_pylist()]
 
 
-def _canonical(cell: Any) -> str:
-    value = _number(str(cell))
-    if value is None:
-        return canonical_time(str(cell))
+def _number_text(value: float) -> str:
     if value != value:
         return ""
     return str(int(value)) if abs(value) < _WHOLE and value.is_integer() else repr(value)
@@ -189,7 +192,23 @@ def is_number(column: Array) -> bool:
 def to_floats(column: Array) -> NDArray[np.float64]:
     """Return a column of numbers as float64, NaN where missing."""
     floats = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
-    return np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return as_written(np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64))
+
+
+def as_written(numbers_N: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers, those that single precision holds as `shortest_decimals` has them: they may have been widened.
+
+    Whole numbers stay as they are.
+
+    >>> as_written(np.array([0.1, np.float32(0.1), 0.5, 16777217.0])).tolist()
+    [0.1, 0.1, 0.5, 16777217.0]
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        single_N = numbers_N.astype(np.float32)
+        is_single_N = (single_N == numbers_N) & (np.floor(numbers_N) != numbers_N)
+    found_N = numbers_N.copy()
+    found_N[is_single_N] = shortest_decimals(single_N[is_single_N])
+    return found_N
 
 
 def shortest_decimals(numbers_N: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.table_file import canonical_texts, read_table, shortest_decimals
+from clipless.datasets.tables.encoding import numbers
+from clipless.datasets.tables.table_file import as_written, canonical_texts, read_table, shortest_decimals
 from clipless.errors import DataError
 
 RANGES = Ranges(
@@ -240,16 +241,26 @@ def test_a_number_of_less_precision_is_the_decimal_that_programs_write_of_it(kin
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float16()])
-def test_a_table_of_less_precision_is_that_of_its_decimals(tmp_path, kind):
-    cells = pa.array([0.1, None, -2.5, 1e-3, 0.30004883, 7.0], pa.float64())
-    less = pa.array([None if one is None else one for one in cells.to_pylist()], pa.float32()).cast(kind)
+def test_a_table_of_less_precision_is_that_of_its_decimals_also_where_it_was_widened(tmp_path, kind):
+    cells = pa.array([0.1, None, -2.5, 1e-3, 0.30004883, 7.0, 0.51182002], pa.float64())
+    less = cells.cast(pa.float32()).cast(kind)
     frame = pd.DataFrame({"a": less.to_numpy(zero_copy_only=False)})
     frame.to_csv(tmp_path / "t.csv", index=False)
     pyarrow.parquet.write_table(pa.table({"a": less}), tmp_path / "t.parquet")
     np.savez(tmp_path / "t.npz", a=less.to_numpy(zero_copy_only=False))
     tables = [read_table(tmp_path / f"t.{suffix}") for suffix in ("csv", "parquet", "npz")]
-    assert len({tuple(table.contents()) for table in tables}) == 1
     assert [str(table.types.get("a")) for table in tables[1:]] == [str(kind)] * 2, "they hold no ids exactly"
+    if kind == pa.float32():
+        frame.astype("float64").to_csv(tmp_path / "wide.csv", index=False)
+        frame.astype("float64").to_parquet(tmp_path / "wide.parquet")
+        tables += [read_table(tmp_path / f"wide.{suffix}") for suffix in ("csv", "parquet")]
+    assert len({tuple(table.contents()) for table in tables}) == 1
+    assert len({tuple(canonical_texts(table.columns["a"])) for table in tables}) == 1
+    found = [numbers(table.columns["a"], [""], "a") for table in tables]
+    assert all(np.array_equal(one, found[0], equal_nan=True) for one in found), "they are encoded alike"
+    np.testing.assert_array_equal(
+        as_written(cells.to_numpy(zero_copy_only=False)), cells.to_numpy(zero_copy_only=False)
+    )
 
 
 @pytest.mark.parametrize(

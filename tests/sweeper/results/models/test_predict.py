@@ -87,12 +87,23 @@ def test_radii_are_in_raw_units_and_one_logit_has_two_scores():
     x = torch.rand(9, 30, generator=generator)
     narrow, wide = (Predictor(model, form, True)(NewRows(x, gain, "mm")) for gain in (1.0, 0.5))
     rounded = 16 * 2.0**-24 * 30**0.5  # by the encoding
-    np.testing.assert_allclose(wide["certified_radius"] + rounded, 2 * (narrow["certified_radius"] + rounded))
+    wider = rounded * (2 * x.amax(dim=1)).clamp(min=1.0).numpy()
+    np.testing.assert_allclose(wide["certified_radius"] + wider, 2 * (narrow["certified_radius"] + rounded))
     assert (narrow["score benign"] == 0).all()
     assert ((narrow["score malignant"] > 0) == (narrow["class"] == "malignant")).all()
     decided = torch.tensor((narrow["class"] == "malignant").to_numpy(dtype=np.int64))
     expected = clipless.certify(model, x, decided)
     np.testing.assert_allclose(narrow["certified_radius"], expected - rounded)
+
+
+def test_a_radius_is_less_by_what_its_largest_coordinate_rounds():
+    model = clipless.zoo.build("mlp", (30,), 1, input_norm=6.0, width=8, generator=torch.Generator().manual_seed(0))
+    x = torch.linspace(0.1, 0.9, 30).expand(2, 30).clone()
+    x[1, 0] = -1000.0  # of a large centre
+    decided = (clipless.certificates.certify.float64_logits(model, x)[:, 0] > 0).long()
+    exact = clipless.certify(model, x, decided).numpy()
+    found = Predictor(model, input_format("breast_cancer"), True)(NewRows(x, 1.0, "mm"))["certified_radius"]
+    assert exact - found.to_numpy() == pytest.approx(16 * 2.0**-24 * 30**0.5 * np.array([1.0, 1000.0]), rel=1e-6)
 
 
 def test_a_radius_holds_for_rows_that_are_encoded_again():
