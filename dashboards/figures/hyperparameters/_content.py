@@ -17,6 +17,7 @@ from dashboards.figures._scores import interval_of
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import Compared, compare, order, terms_of
 from dashboards.text import in_parentheses, short_title, show, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.objectives import is_share_of_rows
@@ -132,7 +133,7 @@ def _common_axis(data: SweepData, shown: Compared, ids: Sequence[str]) -> list[A
     early = [[value for epsilon, value in way if epsilon <= common] for way in ways.values()]
     if not all(early) or max(lasts) < _APART * common:
         return []
-    title = f"{short_title(data.utility)} at\N{NO-BREAK SPACE}epsilon {show_epsilon(common)}"
+    title = f"{short_title(data.utility)} at\N{NO-BREAK SPACE}{OWN} {show_epsilon(common)}"
     best = [max(values, key=lambda value: sign * value) for values in early]
     return [replace(_result_axis(shown, data.utility, title, best), name=COMMON)]
 

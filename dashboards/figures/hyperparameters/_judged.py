@@ -20,6 +20,7 @@ from dashboards.figures._common import color_ends, label
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._content import COMMON, ConfigurationsInfo
 from dashboards.text import show_epsilon
+from sweeper.privacy.pricing import OWN
 
 RHO = "\N{GREEK SMALL LETTER RHO}"
 _COMPARABLE = 2.0  # times the smaller of two epsilons that are near each other
@@ -58,7 +59,7 @@ def judge(info: ConfigurationsInfo) -> Judged:
     scores = {i: info.colors[i] for i in alike}
     if len(alike) < len(info.colors):
         own = [show_epsilon(end) for end in (min(epsilons[i] for i in alike), max(epsilons[i] for i in alike))]
-        title += f" at own epsilon {' to '.join(dict.fromkeys(own))}"
+        title += f" at {OWN} {' to '.join(dict.fromkeys(own))}"
     best = max(range(len(info.colors)), key=info.colors.__getitem__)
     if best not in scores or info.sure is None or not min(scores.values()) < info.sure[0] < scores[best]:
         return Judged(title, scores, _ends(list(scores.values())))

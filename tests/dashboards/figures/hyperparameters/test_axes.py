@@ -212,7 +212,7 @@ def test_trials_that_stopped_at_epsilons_far_apart_are_compared_at_one_that_all_
     info = configurations.info(data)
     assert [axis.name for axis in info.axes] == ["rate", *[_content.COMMON] * shown, "epsilon", "accuracy"]
     if shown:
-        assert info.axes[1].title == "accuracy at\N{NO-BREAK SPACE}epsilon 0.5"
+        assert info.axes[1].title == "accuracy at\N{NO-BREAK SPACE}own epsilon 0.5"
         assert info.axes[1].values == (0.3, 0.1), "their best ones up to there"
         assert [axis.name for axis in _content.in_order(info)] == ["rate"]
         near = [point for point in points if point.values["epsilon"] < 0.7]
