@@ -82,15 +82,16 @@ def _is_model(path: Path) -> bool:
 
 
 def copy_model(source: Path, folder: Path) -> None:
-    """Copy the model of a point into a folder, whole or not at all.
+    """Copy the model of a point into a folder that `clear_for_model` makes, whole or not at all.
 
     Raises:
-        RecordError: the file is damaged.
+        RecordError: the file is damaged, so that the folder stays as it is, or as `clear_for_model`.
         OSError: not copied.
     """
     partial = folder / f".{MODEL_NAME}.partial"
     try:
         with safe_open(source, framework="numpy"):
+            clear_for_model(folder)
             shutil.copyfile(source, partial)
             partial.replace(folder / MODEL_NAME)
     except SafetensorError as error:

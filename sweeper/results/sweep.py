@@ -99,7 +99,7 @@ class Picked:
                 f"Expected the model of the point in {self.model_path}, found none; if the point has left the front "
                 "since, pick again, else restore the file"
             )
-        from sweeper.papers.files import clear_for_model, copy_model, write_config, write_sources
+        from sweeper.papers.files import copy_model, write_config, write_sources
         from sweeper.papers.signature import write_card
         from sweeper.store.input_format import input_content_of_sweep, write_input_content
 
@@ -109,7 +109,6 @@ class Picked:
         except (SweeperError, CliplessError) as error:
             trouble = str(error)
         try:
-            clear_for_model(folder)
             copy_model(self.model_path, folder)
         except OSError as error:
             raise RecordError(

@@ -114,7 +114,7 @@ class RemotePicked:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 files = {Path(name).name: archive.read(name) for name in archive.namelist()}
             if others := set(files) - {MODEL_NAME, *PAPERS}:
-                raise KeyError(*others)
+                raise ValueError(others)
             card, model = json.loads(files[CARD_NAME]), files.pop(MODEL_NAME)
             found = (card["trial"], card["epoch"], card["made_from"])
         except (zipfile.BadZipFile, KeyError, ValueError):

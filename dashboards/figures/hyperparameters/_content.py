@@ -27,7 +27,7 @@ STAGE = "stage"  # the axis of stages of the budget
 COMMON = "at_common_epsilon"  # the axis of the utility at an epsilon that all trials reached
 _LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
 _LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
-_APART = 2.0  # times the least own epsilon, beyond which best points do not compare
+APART = 2.0  # times the least own epsilon, beyond which best points do not compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def _common_axis(data: SweepData, shown: Compared, ids: Sequence[str]) -> list[A
     lasts = [max(epsilon for epsilon, _ in way) for way in ways.values() if way]
     common, sign = min(lasts, default=0.0), data.direction(data.utility).sign
     early = [[value for epsilon, value in way if epsilon <= common] for way in ways.values()]
-    if not all(early) or max(lasts) < _APART * common:
+    if not all(early) or max(lasts) < APART * common:
         return []
     title = f"{short_title(data.utility)} at\N{NO-BREAK SPACE}{OWN} {show_epsilon(common)}"
     best = [max(values, key=lambda value: sign * value) for values in early]

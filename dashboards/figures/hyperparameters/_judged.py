@@ -18,12 +18,11 @@ from scipy.stats import rankdata
 
 from dashboards.figures._common import color_ends, label
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._content import COMMON, ConfigurationsInfo
+from dashboards.figures.hyperparameters._content import APART, COMMON, ConfigurationsInfo
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
 
 RHO = "\N{GREEK SMALL LETTER RHO}"
-_COMPARABLE = 2.0  # times the smaller of two epsilons that are near each other
 _FEWEST = 8  # lines of which something is said
 _BY_CHANCE = 0.05  # of all settings together
 
@@ -103,9 +102,7 @@ def _axis(info: ConfigurationsInfo, name: str) -> Axis | None:
 
 def _largest_group(epsilons: Sequence[float]) -> list[int]:
     """Return the most lines whose epsilons are near each other; of as many those of larger ones."""
-    groups = [
-        [i for i, one in enumerate(epsilons) if least <= one <= _COMPARABLE * least] for least in sorted(epsilons)
-    ]
+    groups = [[i for i, one in enumerate(epsilons) if least <= one <= APART * least] for least in sorted(epsilons)]
     return max(reversed(groups), key=len)
 
 

@@ -223,7 +223,7 @@ def _draw_stages(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> Non
 def _draw_others(
     figure: go.Figure, info: TrajectoriesInfo, others: Sequence[Trajectory], theme: Theme, place: int
 ) -> None:
-    """Draw trials that do not stand out, those that are best at no epsilon paler; see `_beside` for their bars."""
+    """Draw trials that do not stand out, those that are best at no epsilon paler; see `beside` for their bars."""
     crowded, width, adding = len(info.trajectories) > MANY, _WIDTH - _WIDER * info.narrow, _adding(info)
     for adds in (False, True):
         for status, (symbol, name) in _LOOKS.items():

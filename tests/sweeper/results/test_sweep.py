@@ -179,9 +179,14 @@ def test_a_damaged_model_gets_no_card(sweep, tmp_path):
             RecordError, match=r"Expected a model in .*safetensors, got a damaged file \(.*\); pick anoth"
         ):
             picked.write(tmp_path / "taken")
-        assert [*(tmp_path / "taken").iterdir()] == []
+        assert not (tmp_path / "taken").exists()
     picked.model_path.write_bytes(whole)
     assert picked.write(tmp_path / "taken") is None
+    before = {path.name: path.read_bytes() for path in (tmp_path / "taken").iterdir()}
+    picked.model_path.write_bytes(whole[:-1])
+    with pytest.raises(RecordError, match="got a damaged file"):
+        picked.write(tmp_path / "taken")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "taken").iterdir()} == before, "an earlier one stays"
 
 
 def test_a_point_without_a_model_cannot_be_picked(sweep):
