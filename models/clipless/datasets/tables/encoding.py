@@ -11,6 +11,7 @@ declaration names for it, and only where it names none is the table refused.
 """
 
 import contextlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from math import nan, pi, sqrt
 from typing import assert_never
@@ -112,7 +113,7 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
     known = pc.if_else(missing, None, column).to_pylist()
     # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
     read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
-    return as_written(np.array(read, dtype=np.float64))
+    return np.array(read, dtype=np.float64)
 
 
 def _number(cell: str | None, row: int, where: str, strict: bool) -> float:
@@ -186,10 +187,16 @@ def _positions(cells: Array, texts: Sequence[str] | Array) -> NDArray[np.int64]:
 
 
 def canonical(text: str | None) -> str | None:
-    """Write equal numbers equally: another program may have saved the class 1 as 1.0, or as true."""
+    """Write what is equal equally: another program may have saved the class 1 as 1.0, or the 0.3 of single precision.
+
+    A text is in NFC, as cells are.
+    """
+    if text is None:
+        return None
     with contextlib.suppress(ValueError):
-        return text if text is None else repr(TRUTH[text.lower()] if text.lower() in TRUTH else float(text))
-    return text
+        number = TRUTH[text.lower()] if text.lower() in TRUTH else float(text)
+        return repr(float(as_written(np.array([number]))[0]))
+    return unicodedata.normalize("NFC", text)
 
 
 def encode_labels(

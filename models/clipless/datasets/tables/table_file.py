@@ -39,7 +39,7 @@ _NO_VALUE = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
 _LEAST_BLOCK, _MOST_BLOCK = 2**20, 2**26  # bytes
 _OTHER_MARKS = ";\t|"  # that other programs put between columns
-_EXACT = (1e-12, 1e15)  # between these, a decimal of single precision is a quotient of two whole doubles
+_LEAST_EXACT = 1e-12  # from here on, a decimal of single precision that is not whole is a quotient of whole doubles
 _WHOLE = 2.0**53  # below, double precision holds every whole number
 _TIME = re.compile(
     r"(?P<date>\d{4,}-\d\d-\d\d)?(?:(?(date)[ T])(?P<minutes>\d\d:\d\d)(?::(?P<seconds>\d\d)(?:\.(?P<parts>\d+))?)?"
@@ -76,7 +76,8 @@ class Table:
 
         Guarantees:
             The types of the columns do not enter: a cell is the same as a whole number, a double, a text, a truth value
-            or an entry of a dictionary, and so is a missing one as null, NaN or text, and a time of any resolution.
+            or an entry of a dictionary, and so is a missing one as null, NaN or text, and a time of any resolution. A
+            number of single precision that is not whole is its shortest decimal (`as_written`), also as a double.
         """
         columns = [self.columns[name] for name in sorted(self.columns)]
         cells = [canonical_numbers(column) for column in columns]
@@ -96,7 +97,7 @@ def canonical_numbers(column: Array) -> tuple[NDArray[np.float64], NDArray[np.bo
     What a cell is does not depend on the type of the column.
     """
     if is_number(column):
-        return to_floats(column), np.zeros(len(column), dtype=np.bool_)
+        return as_written(to_floats(column)), np.zeros(len(column), dtype=np.bool_)
     return _read_numbers(column.to_pylist())
 
 
@@ -192,13 +193,15 @@ def is_number(column: Array) -> bool:
 def to_floats(column: Array) -> NDArray[np.float64]:
     """Return a column of numbers as float64, NaN where missing."""
     floats = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
-    return as_written(np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64))
+    return np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def as_written(numbers_N: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return numbers, those that single precision holds as `shortest_decimals` has them: they may have been widened.
+    """Return numbers, those that single precision holds as the doubles nearest to their shortest decimals.
 
-    Whole numbers stay as they are.
+    A program that writes a table of single precision as text writes these decimals, and one that widens it the number:
+    rows are known again in any of these files. Whole numbers stay as they are. Rows are not encoded so: a number would
+    move by half a unit in the last place of single precision.
 
     >>> as_written(np.array([0.1, np.float32(0.1), 0.5, 16777217.0])).tolist()
     [0.1, 0.1, 0.5, 16777217.0]
@@ -207,26 +210,15 @@ def as_written(numbers_N: NDArray[np.float64]) -> NDArray[np.float64]:
         single_N = numbers_N.astype(np.float32)
         is_single_N = (single_N == numbers_N) & (np.floor(numbers_N) != numbers_N)
     found_N = numbers_N.copy()
-    found_N[is_single_N] = shortest_decimals(single_N[is_single_N])
+    found_N[is_single_N] = _shortest_decimals(single_N[is_single_N])
     return found_N
 
 
-def shortest_decimals(numbers_N: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the double that is nearest to the shortest decimal of each number of half or single precision.
-
-    A program that writes such numbers as text writes these decimals: a cell is the same in either file.
-
-    >>> shortest_decimals(np.array([0.1, 2**24, -1e30], np.float32)).tolist()
-    [0.1, 16777216.0, -1e+30]
-    """
-    kind, limits = numbers_N.dtype, np.finfo(numbers_N.dtype)
-    with np.errstate(invalid="ignore"):  # some NaN are said to be no numbers
-        sizes_N = np.abs(numbers_N.astype(np.float64))
-    sizes_N[np.isnan(sizes_N)] = np.nan
-    is_finite_N = (sizes_N > 0.0) & (sizes_N < np.inf)
-    least, most = max(float(limits.tiny), _EXACT[0]), min(float(limits.max) / 2.0, _EXACT[1])
-    is_plain_N = is_finite_N & (sizes_N >= least) & (sizes_N <= most)
-    odd, left, digits = np.flatnonzero(is_finite_N & ~is_plain_N), np.flatnonzero(is_plain_N), limits.precision
+def _shortest_decimals(numbers_N: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the double that is nearest to the shortest decimal of each number, none of which is whole."""
+    sizes_N = np.abs(numbers_N.astype(np.float64))
+    is_odd_N = sizes_N < _LEAST_EXACT
+    odd, left, digits = np.flatnonzero(is_odd_N), np.flatnonzero(~is_odd_N), np.finfo(np.float32).precision
     sizes_N[odd] = [float(str(number)) for number in np.abs(numbers_N[odd])]
     while len(left):  # a decimal of so many digits is that of one number at most
         exact = sizes_N[left]
@@ -235,7 +227,7 @@ def shortest_decimals(numbers_N: NDArray[np.floating[Any]]) -> NDArray[np.float6
         near = np.rint(exact * up / down)
         further = near + np.where(near > exact * up / down, -1.0, 1.0)
         near, further = near * down / up, further * down / up
-        is_near, is_further = (one.astype(kind) == exact.astype(kind) for one in (near, further))
+        is_near, is_further = (one.astype(np.float32) == exact.astype(np.float32) for one in (near, further))
         sizes_N[left[is_near | is_further]] = np.where(is_near, near, further)[is_near | is_further]
         left, digits = left[~(is_near | is_further)], digits + 1
     sizes_N[np.signbit(numbers_N)] *= -1.0
@@ -338,11 +330,12 @@ def _unique(names: list[str], path: Path) -> list[str]:
 
 
 def _normalise(column: Array, name: str, path: Path) -> Array:
-    """Turn every cell that is not a number into a trimmed text, by itself."""
+    """Turn every cell that is not a number into a trimmed text in NFC, by itself."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     if pa.types.is_float16(column.type) or pa.types.is_float32(column.type):
-        return pa.array(shortest_decimals(column.to_numpy(zero_copy_only=False)), mask=np.asarray(column.is_null()))
+        floats_N = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        return pa.array(floats_N, mask=np.asarray(column.is_null()))
     if is_number(column):
         return column
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
@@ -350,7 +343,7 @@ def _normalise(column: Array, name: str, path: Path) -> Array:
     try:
         if pa.types.is_duration(column.type):  # its numbers depend on its unit
             raise pa.ArrowInvalid
-        texts = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
+        texts = pc.utf8_normalize(pc.utf8_trim_whitespace(pc.cast(column, pa.large_string())), "NFC")
     except pa.ArrowException:
         raise DataError(f"Expected numbers or texts, got a column of type {column.type} ({name} in {path})") from None
     return _canonical_times(texts) if pa.types.is_temporal(column.type) else texts

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.encoding import numbers
-from clipless.datasets.tables.table_file import as_written, canonical_texts, read_table, shortest_decimals
+from clipless.datasets.tables.encoding import match_texts, numbers
+from clipless.datasets.tables.table_file import as_written, canonical_texts, read_table
 from clipless.errors import DataError
 
 RANGES = Ranges(
@@ -228,39 +228,67 @@ def test_a_value_is_the_same_in_every_type(cells):
     assert canonical_texts(cells) == ["1", "0", "39"]
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_a_number_of_less_precision_is_the_decimal_that_programs_write_of_it(kind):
-    bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32) if kind is np.float32 else range(65_536)
-    numbers = np.array(bits, dtype=np.uint32 if kind is np.float32 else np.uint16).view(kind)
-    if kind is np.float32:
-        edges = np.arange(1, 2**24, 1_001) * 2.0 ** np.arange(-50, 50)[np.arange(1, 2**24, 1_001) % 100]
-        numbers = np.concatenate([numbers, edges.astype(kind), np.round(np.linspace(0, 1, 10_001), 4).astype(kind)])
+def test_a_number_of_single_precision_is_the_decimal_that_programs_write_of_it():
+    bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
+    edges = np.arange(1, 2**24, 1_001) * 2.0 ** np.arange(-50, 50)[np.arange(1, 2**24, 1_001) % 100]
+    decimals = np.round(np.linspace(0, 1, 10_001), 4)
+    numbers = np.concatenate([bits.view(np.float32), edges.astype(np.float32), decimals.astype(np.float32)])
+    numbers = numbers[~np.isnan(numbers)]
+    is_whole = np.floor(numbers) == numbers
     written = np.array([float(str(number)) for number in numbers])
-    np.testing.assert_array_equal(shortest_decimals(numbers), written)
-    assert (np.signbit(shortest_decimals(numbers)) == np.signbit(numbers))[~np.isnan(written)].all()
+    found = as_written(numbers.astype(np.float64))
+    np.testing.assert_array_equal(found, np.where(is_whole, numbers, written))
+    assert (np.signbit(found) == np.signbit(numbers)).all()
+    np.testing.assert_array_equal(as_written(decimals), decimals)
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float16()])
-def test_a_table_of_less_precision_is_that_of_its_decimals_also_where_it_was_widened(tmp_path, kind):
-    cells = pa.array([0.1, None, -2.5, 1e-3, 0.30004883, 7.0, 0.51182002], pa.float64())
-    less = cells.cast(pa.float32()).cast(kind)
-    frame = pd.DataFrame({"a": less.to_numpy(zero_copy_only=False)})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    pyarrow.parquet.write_table(pa.table({"a": less}), tmp_path / "t.parquet")
-    np.savez(tmp_path / "t.npz", a=less.to_numpy(zero_copy_only=False))
-    tables = [read_table(tmp_path / f"t.{suffix}") for suffix in ("csv", "parquet", "npz")]
-    assert [str(table.types.get("a")) for table in tables[1:]] == [str(kind)] * 2, "they hold no ids exactly"
-    if kind == pa.float32():
-        frame.astype("float64").to_csv(tmp_path / "wide.csv", index=False)
-        frame.astype("float64").to_parquet(tmp_path / "wide.parquet")
-        tables += [read_table(tmp_path / f"wide.{suffix}") for suffix in ("csv", "parquet")]
+CELLS = [0.1, None, -2.5, 1e-3, 0.30004883, 7.0, 0.51182002, 3.1415927]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cells", "texts"),
+    [
+        (("float32", "float64"), CELLS, True),
+        (("float16", "float32", "float64"), CELLS, False),  # in a text, the half of 0.1 is the double 0.1
+        (("float32", "float64", "int64"), [2.0**24, 123456792.0, -(2.0**40)], False),
+    ],
+    ids=["single", "half", "whole"],
+)
+def test_a_table_of_less_precision_is_the_same_as_one_of_more(tmp_path, kinds, cells, texts):
+    least = np.array([np.nan if cell is None else cell for cell in cells]).astype(kinds[0])
+    for kind in kinds:
+        frame = pd.DataFrame({"a": least.astype(kind)})
+        pyarrow.parquet.write_table(pa.table({"a": least.astype(kind)}), tmp_path / f"{kind}.parquet")
+        np.savez(tmp_path / f"{kind}.npz", a=least.astype(kind))
+        frame.to_csv(tmp_path / f"{kind}.csv", index=False)
+    suffixes = ("parquet", "npz", "csv") if texts else ("parquet", "npz")
+    tables = [read_table(tmp_path / f"{kind}.{suffix}") for kind in kinds for suffix in suffixes]
+    assert [one.types.get("a") for one in tables[:2]] == [pa.array(least).type] * 2, "they hold no ids exactly"
     assert len({tuple(table.contents()) for table in tables}) == 1
     assert len({tuple(canonical_texts(table.columns["a"])) for table in tables}) == 1
-    found = [numbers(table.columns["a"], [""], "a") for table in tables]
-    assert all(np.array_equal(one, found[0], equal_nan=True) for one in found), "they are encoded alike"
-    np.testing.assert_array_equal(
-        as_written(cells.to_numpy(zero_copy_only=False)), cells.to_numpy(zero_copy_only=False)
-    )
+
+
+def test_what_a_number_is_encoded_as_is_next_to_what_its_neighbours_are():
+    days = np.arange(2_460_000.0, 2_460_010.0, 0.25)  # single precision holds them, and their decimals are others
+    for column in (pa.array(days), pa.array([str(day) for day in days])):
+        np.testing.assert_array_equal(numbers(column, [""], "day"), days)
+    assert (as_written(days) != days).any()
+
+
+def test_a_text_is_the_same_however_its_accents_are_encoded(tmp_path):
+    composed, apart = "Jos\u00e9", "Jose\u0301"
+    for name, text in (("nfc", composed), ("nfd", apart)):
+        (tmp_path / f"{name}.csv").write_text(f"who,x\n{text},1\n", encoding="utf-8")
+        pyarrow.parquet.write_table(pa.table({"who": [text], "x": [1]}), tmp_path / f"{name}.parquet")
+    tables = [read_table(tmp_path / f"{name}.{suffix}") for name in ("nfc", "nfd") for suffix in ("csv", "parquet")]
+    assert len({tuple(table.contents()) for table in tables}) == 1
+    assert {match_texts(table.columns["who"], [text])[0] for table in tables for text in (composed, apart)} == {0}
+
+
+def test_a_category_of_single_precision_is_its_decimal():
+    cells = pa.array(np.array([0.1, 0.3, 2.0], np.float32).astype(np.float64))
+    assert match_texts(cells, ["0.3", "0.1", "2"]).tolist() == [1, 0, 2]
+    assert match_texts(pa.array(["0.30000001192092896", "0.3"]), ["0.30000001192092896"]).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
