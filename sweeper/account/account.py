@@ -246,11 +246,9 @@ def _refuse_rows_of_others(transaction: StoreTransaction, wanted: Reservation, a
     known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
     if wanted.table is not None:
         known["the same table, in other blocks or with other ranges"] = wanted.table
-    if wanted.whole is not None:
-        known["the same rows, in other blocks"] = wanted.whole
     for block, digest in wanted.read.items():
         known[f"those of block {block!r}, with other ranges"] = digest
-    for which, digest in known.items():
+    for which, digest in (*known.items(), *(("the same rows, in other blocks", digest) for digest in wanted.whole)):
         owner = transaction.owner_of_rows(digest)
         if owner not in (None, address.name):
             return (

@@ -116,7 +116,7 @@ class Balance:
         self.digests: dict[str, str] = {}
         self.units = BoundUnits()
         self.cut: str | None = None
-        self.unions: dict[str, tuple[str, ...]] = {}  # the blocks of rows that were read together, by their digest
+        self.read: dict[str, tuple[str, ...]] = {}  # the blocks of rows, by digests of them beside `digests`
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
         self._taken: dict[Place, GaussianCost] = defaultdict(lambda: NOTHING)
@@ -248,7 +248,7 @@ class Balance:
         if entry.cut is not None and self.cut not in (None, entry.cut):
             raise RecordError(f"Expected blocks by column {self.cut!r}, got some by {entry.cut!r}; restore the store")
         self.cut = self.cut or entry.cut
-        self.unions |= {} if entry.whole is None else {entry.whole: entry.blocks}
+        self.read |= entry.blocks_by_rows()
 
     def _add(self, place: Place, spender: str, cost: GaussianCost) -> None:
         after = total([self._taken[place], cost])

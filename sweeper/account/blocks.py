@@ -96,18 +96,20 @@ def digest_dataset(key: bytes, data: "Dataset") -> dict[str, str]:
     return _digest_blocks(key, data, rows)
 
 
-def digest_whole(key: bytes, data: "Dataset") -> str | None:
-    """Return the digest of all rows that a data set reads together, ``None`` where they are in one block.
+def digest_whole(key: bytes, data: "Dataset") -> tuple[str, ...]:
+    """Return the digests of all rows that a data set reads together, none where they are in one block.
 
-    It is that of `digest_dataset` for the same rows in one block, or in none.
+    They are those of `digest_dataset` and of `digest_read_blocks` for the same rows in one block.
     """
     from clipless.datasets.splits import labelled_bytes
 
     data = _before_encoder(data)
     if data.blocks is None or len(data.blocks.names) < 2:
-        return None
+        return ()
     rows = [labelled_bytes(split.x.numpy(), split.y.numpy()) for split in _splits(data)]
-    return _digest_all(key, chain(*_units_of(key, data, rows)))
+    encoded = _digest_all(key, chain(*_units_of(key, data, rows)))
+    hashes = data.hashes
+    return (encoded,) if hashes is None else (encoded, digest_hashes(key, hashes.train, hashes.validation, hashes.test))
 
 
 def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:

@@ -126,9 +126,9 @@ class Reserved:
     of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows of the file
     as they were read, whatever their blocks and encoding, and ``read`` those of the rows of each block; ``None`` where
     none is known. ``cut`` is the column that cuts the rows into blocks; ``None`` of all rows, and of an earlier
-    version. ``whole`` has the keyed digest of the rows of all these blocks together, as they are encoded; ``None`` of
-    one block, and of an earlier version. ``federation`` has the digest of the federation in whose sums the rows are,
-    ``None`` of a sweep.
+    version. ``whole`` has the keyed digests of the rows of all these blocks together, as they are encoded and as they
+    were read; ``None`` of one block, and of an earlier version. ``federation`` has the digest of the federation in
+    whose sums the rows are, ``None`` of a sweep.
     """
 
     sweep: str
@@ -142,10 +142,15 @@ class Reserved:
     table: Annotated[str | None, WHEN_KNOWN] = None
     read: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
     cut: Annotated[str | None, WHEN_KNOWN] = None
-    whole: Annotated[str | None, WHEN_KNOWN] = None
+    whole: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
     federation: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
+
+    def blocks_by_rows(self) -> dict[str, tuple[str, ...]]:
+        """Return the blocks of rows, by the digests of those of one block and of those that are read together."""
+        alone = {digest: (block,) for block, digest in zip(self.blocks, self.read or (), strict=False)}
+        return alone | dict.fromkeys(self.whole or (), self.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

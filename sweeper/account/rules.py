@@ -45,7 +45,7 @@ class Reservation:
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
         read: those of the rows of each block, see `digest_read_blocks`.
-        whole: that of the rows of all blocks together, see `digest_whole`; ``None`` of one block.
+        whole: those of the rows of all blocks together, see `digest_whole`; none of one block.
         units: those of the units of each block, see `digest_units`.
         cut: the column that cuts the rows into blocks; ``None`` where none does.
         federation: the digest of the federation in whose sums the rows are, ``None`` of a sweep.
@@ -64,7 +64,7 @@ class Reservation:
     blocks: Mapping[str, str]
     table: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
-    whole: str | None = None
+    whole: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     cut: str | None = None
     federation: str | None = None
@@ -74,7 +74,7 @@ class Reservation:
 
 def known_rows(wanted: Reservation) -> set[str]:
     """Return the digests by which a store knows the rows of a request again, under whatever account."""
-    return {*wanted.blocks.values(), *wanted.read.values(), *filter(None, [wanted.table, wanted.whole])}
+    return {*wanted.blocks.values(), *wanted.read.values(), *wanted.whole, *filter(None, [wanted.table])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,23 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
             yield Bound(block=block, digest=digest, units=wanted.units.get(block), at=at)
     yield from _late_units(balance, wanted, at)
     known = balance.sweeps.get(wanted.sweep)
-    if missing or known is None or not known.is_open:
+    if missing or known is None or not known.is_open or _is_news(balance, wanted):
         yield _reserved(wanted, missing, at)
+
+
+def _is_news(balance: Balance, wanted: Reservation) -> bool:
+    """Whether an earlier version, in which a sweep began, has not noted by what its rows are known again."""
+    return wanted.cut != balance.cut or not _blocks_by_rows(wanted).keys() <= _known_blocks(balance).keys()
+
+
+def _known_blocks(balance: Balance) -> dict[str, tuple[str, ...]]:
+    return balance.read | {digest: (block,) for block, digest in balance.digests.items()}
+
+
+def _blocks_by_rows(wanted: Reservation) -> dict[str, tuple[str, ...]]:
+    """Return the blocks of rows that are one block's or are read together, by each digest of these rows."""
+    alone = {digest: (block,) for digests in (wanted.blocks, wanted.read) for block, digest in digests.items()}
+    return alone | dict.fromkeys(wanted.whole, tuple(wanted.blocks))
 
 
 def note_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:
@@ -241,7 +256,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         table=wanted.table,
         read=tuple(wanted.read.values()) or None,
         cut=wanted.cut,
-        whole=wanted.whole,
+        whole=wanted.whole or None,
         federation=wanted.federation,
         at=at,
     )
@@ -319,10 +334,8 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
 
 def _refuse_recut(balance: Balance, wanted: Reservation) -> str | None:
     """Refuse rows that are known in other blocks, each of which would have a budget of its own."""
-    known = balance.unions | {digest: (block,) for block, digest in balance.digests.items()}
-    asked: dict[str, tuple[str, ...]] = {digest: (block,) for block, digest in wanted.blocks.items()}
-    asked |= {} if wanted.whole is None else {wanted.whole: tuple(wanted.blocks)}
-    for digest, blocks in asked.items():
+    known = _known_blocks(balance)
+    for digest, blocks in _blocks_by_rows(wanted).items():
         before = known.get(digest, blocks)
         if {*before} != {*blocks}:
             return (

@@ -146,7 +146,7 @@ def _digests_of(entry: Entry) -> tuple[str, ...]:
     if isinstance(entry, Bound):
         return (entry.digest,)
     if isinstance(entry, Reserved):
-        return tuple(filter(None, (entry.table, entry.whole, *(entry.read or ()))))
+        return tuple(filter(None, (entry.table, *(entry.whole or ()), *(entry.read or ()))))
     return ()
 
 

@@ -86,7 +86,7 @@ class Payment:
             costs={Side.TEST: pure_cost(parts_of(federation))},
             split=None,  # its rows may be on any side
             blocks=_digest(account.key, encoded, labels, blocks, units),
-            whole=None if blocks is None else digest_labelled(account.key, encoded, labels, units),
+            whole=() if blocks is None else (digest_labelled(account.key, encoded, labels, units),),
             table=None if rows.hashes is None else digest_hashes(account.key, rows.hashes),
             read={}
             if rows.hashes is None or blocks is None

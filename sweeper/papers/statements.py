@@ -120,7 +120,7 @@ def _outside(card: CardContent) -> str:
     return (
         f"Earlier and later sweeps on the same data are accounted beside this price: everything that is ever released "
         f"through account `{account.name}` costs epsilon {exactly(account.epsilon)} at delta {account.delta!r} "
-        "together. What was released or tried outside of it is not accounted."
+        "together, unless its owner raises it. What was released or tried outside of it is not accounted."
     )
 
 

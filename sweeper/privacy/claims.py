@@ -1,6 +1,6 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +128,14 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class AccountClaim:
-    """The claim of an account: one price of all that is ever released through it."""
+    """The claim of an account: one price of all that is ever released through it, as long as nobody raises it.
 
-    name: str  # of the account
+    Attributes:
+        name: of the account.
+        epsilon, delta: its budget when the sweep was planned.
+    """
+
+    name: str
     epsilon: float
     delta: float
 
@@ -138,10 +143,29 @@ class AccountClaim:
     def condition(self) -> str:
         """The claim for a sweep and all others on the same rows together, in two sentences."""
         return (
-            f"Other sweeps may be charged to account {self.name!r} too. Everything that is ever released through it "
-            f"costs epsilon {exactly(self.epsilon)} at delta {self.delta!r} together; what is released from the same "
-            "rows outside of it comes on top."
+            f"{self._price}, unless its owner raises it, which it records; what is released from the same rows outside "
+            "of it comes on top."
         )
+
+    @property
+    def _price(self) -> str:
+        return (
+            f"{self._opening} Everything that is ever released through it costs epsilon {exactly(self.epsilon)} at "
+            f"delta {self.delta!r} together"
+        )
+
+    @property
+    def _opening(self) -> str:
+        return f"Other sweeps may be charged to account {self.name!r} too."
+
+    def without(self, conditions: Iterable[str]) -> tuple[str, ...]:
+        """Return conditions without what they say of this account, with whatever budget."""
+        return tuple(one for one in conditions if not one.startswith(self._opening))
+
+    def is_stated(self, conditions: Sequence[str]) -> bool:
+        """Whether conditions say this of the account, in the words of any version, and nothing else of it."""
+        said = [one for one in conditions if one not in self.without(conditions)]
+        return len(said) == 1 and said[0].startswith(self._price)
 
     def to_columns(self) -> dict[str, str | float]:
         """Return it as columns of a table."""
@@ -256,13 +280,14 @@ class Claim:
     def resumed_from(self, recorded: "Claim") -> "Claim":
         """Return this claim with every mark and condition of the one that the sweep was started with.
 
-        That it was ended early is no longer so.
+        That it was ended early is no longer so, nor that an account had another budget.
         """
+        before = recorded.conditions if self.account is None else self.account.without(recorded.conditions)
         return replace(
             self,
             exploratory=self.exploratory or recorded.exploratory,
             secure_generator=self.secure_generator and recorded.secure_generator,
-            conditions=tuple(dict.fromkeys([*recorded.conditions, *self.conditions])),
+            conditions=tuple(dict.fromkeys([*before, *self.conditions])),
             steered=tuple(dict.fromkeys([*recorded.steered, *self.steered])),
             chosen=tuple(dict.fromkeys(one for one in (*recorded.chosen, *self.chosen) if one != ENDED)),
         )

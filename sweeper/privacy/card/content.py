@@ -268,7 +268,9 @@ class AccountFacts(Answer, extra="forbid"):
     """The account of the data; see `sweeper.privacy.claims.AccountClaim`."""
 
     name: str
-    epsilon: float = Field(description="Of everything that is ever released through it, together.")
+    epsilon: float = Field(
+        description="Of everything that is ever released through it, together, unless its owner raises it."
+    )
     delta: float
 
     def to_claim(self) -> AccountClaim:

@@ -464,7 +464,7 @@ def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_i
         Account(address).balance().take(again)
 
 
-MONTHS = {"blocks": {"january": "j", "february": "f"}, "whole": "jf"}
+MONTHS = {"blocks": {"january": "j", "february": "f"}, "whole": ("jf", "read jf"), "read": {"january": "read j"}}
 
 
 @pytest.mark.parametrize(
@@ -472,9 +472,19 @@ MONTHS = {"blocks": {"january": "j", "february": "f"}, "whole": "jf"}
     [
         (MONTHS, {"blocks": {"q1": "jf"}}, "in block january and february, as before, got the same in q1"),
         ({"blocks": {"q1": "jf"}}, MONTHS, "in block q1, as before, got the same in january and february"),
-        (MONTHS, {"blocks": {"early": "e", "late": "l"}, "whole": "jf"}, "got the same in early and late"),
+        (MONTHS, {"blocks": {"early": "e", "late": "l"}, "whole": ("jf",)}, "got the same in early and late"),
+        (
+            MONTHS,
+            {"blocks": {"q1": "other"}, "read": {"q1": "read jf"}},
+            "in block january and february, as before, got the same in q1",
+        ),
+        (
+            MONTHS,
+            {"blocks": {"jan": "other"}, "read": {"jan": "read j"}},
+            "in block january, as before, got the same in jan",
+        ),
     ],
-    ids=["coarser", "finer", "elsewhere"],
+    ids=["coarser", "finer", "elsewhere", "coarser with other ranges", "renamed with other ranges"],
 )
 def test_rows_that_are_cut_otherwise_have_no_second_budget(account, address, first, again, told):
     for name in ("s", "t"):
@@ -485,8 +495,23 @@ def test_rows_that_are_cut_otherwise_have_no_second_budget(account, address, fir
     for wanted in (first, again):
         with pytest.raises(AccountError, match="Expected rows of no other account, but account 'clinic' of"):
             other.reserve(wants("v", **wanted))
-    more = {"blocks": {**first["blocks"], "march": "m"}, "whole": "jfm"}
+    more = {**first, "blocks": {**first["blocks"], "march": "m"}, "whole": ("jfm",)}
     account.reserve(wants("w", costs(0.1), **more))
+    assert verify_account(address).findings == ()
+
+
+def test_a_sweep_of_an_earlier_version_that_is_resumed_notes_what_its_rows_are_known_by(account, address):
+    with account._chain.change() as (_, balance, entries):
+        found = reserve_entries(balance, wants("old", costs(0.1), **MONTHS), "then")
+        entries += (replace(one, whole=None, read=None) if one.kind == "reserved" else one for one in found)
+    account.reserve(wants("old", costs(0.1), **MONTHS, cut="month"))
+    with pytest.raises(AccountError, match="got the same in q1"):
+        account.reserve(wants("s", costs(0.1), blocks={"q1": "jf"}))
+    with pytest.raises(AccountError, match="got some by 'week'"):
+        account.reserve(wants("s", costs(0.1), **MONTHS, cut="week"))
+    before = len([*Account(address).entries(0, 100)])
+    account.reserve(wants("old", costs(0.1), **MONTHS, cut="month"))
+    assert len([*Account(address).entries(0, 100)]) == before, "it has noted everything"
     assert verify_account(address).findings == ()
 
 

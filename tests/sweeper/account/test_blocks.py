@@ -75,12 +75,14 @@ def test_each_block_has_a_digest_of_its_own_rows_on_whatever_side_they_are():
 def test_rows_of_several_blocks_have_the_digest_of_the_same_rows_in_one(offsets):
     data = Rows(Split(*vars_of(split(1, 1, 2)), offsets=offsets), split(3), split(4))
     (one,) = digest_dataset(KEY, data).values()
-    assert digest_whole(KEY, data) is None
+    assert digest_whole(KEY, data) == ()
     data.blocks = Blocks("month", ("q1",), torch.tensor([0, 0, 0]), torch.tensor([0]), torch.tensor([0]))
-    assert (digest_dataset(KEY, data), digest_whole(KEY, data)) == ({"q1": one}, None)
+    assert (digest_dataset(KEY, data), digest_whole(KEY, data)) == ({"q1": one}, ())
     for codes in ([0, 0, 1], [1, 1, 0]):
         data.blocks = Blocks("month", ("jan", "feb"), torch.tensor(codes), torch.tensor([1]), torch.tensor([0]))
-        assert digest_whole(KEY, data) == one
+        assert digest_whole(KEY, data) == (one,)
+    data.hashes = RowHashes(*(torch.arange(len(codes), dtype=torch.uint8)[:, None] for codes in (range(3), [0], [0])))
+    assert digest_whole(KEY, data) == (one, digest_table(KEY, data))
 
 
 def vars_of(split):

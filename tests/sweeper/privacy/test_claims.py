@@ -14,6 +14,7 @@ from sweeper.privacy.claims import (
     POINT_WITHIN_BUDGET,
     SPLITS_TOGETHER,
     STANDARD_CONDITIONS,
+    AccountClaim,
     Claim,
 )
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -71,6 +72,25 @@ def test_a_sweep_that_goes_on_was_not_ended_early_but_stays_extended(metadata):
     ended = claim.with_chosen(EXTENDED, ENDED)
     assert "it was extended and ended early, perhaps because of them; set privacy.sweep_epsilon." in ended.unproven
     assert claim.resumed_from(ended).chosen == (EXTENDED,)
+
+
+def test_an_account_that_was_raised_has_one_claim_which_says_that_it_may_be_raised_again(metadata):
+    claim = Claim.about(metadata, 1438, delta=1e-5)
+    of = {epsilon: AccountClaim("clinic", epsilon, 1e-5) for epsilon in (3.0, 30.0, 7.0)}
+    first, raised = (replace(claim, account=of[one], conditions=("a mark", of[one].condition)) for one in (3.0, 7.0))
+    found = raised.resumed_from(first)
+    assert (found.conditions, found.account) == (("a mark", of[7.0].condition), of[7.0])
+    assert "epsilon 7 at delta 1e-05 together, unless its owner raises it" in of[7.0].condition
+    earlier = of[3.0].condition.replace(", unless its owner raises it, which it records", "")  # of an earlier version
+    assert raised.resumed_from(replace(first, conditions=(earlier,))).conditions == found.conditions
+    for conditions, is_stated in (
+        (first.conditions, True),
+        ((earlier,), True),
+        (("a mark",), False),
+        ((of[30.0].condition,), False),
+        ((of[3.0].condition, of[7.0].condition), False),
+    ):
+        assert of[3.0].is_stated(conditions) == is_stated, conditions
 
 
 def test_a_budget_says_what_its_price_holds_for_and_what_is_not_in_it():
