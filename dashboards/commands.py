@@ -58,11 +58,13 @@ def export_diagnostics(record: Path, path: Path) -> Path:
     """Write the page of the diagnosis in ``record`` to ``path`` and return it.
 
     Raises:
-        RecordError: no readable diagnosis, or a page that cannot be written.
+        RecordError: no readable diagnosis, a file that a sweep or a model is read from, or a page that cannot be
+            written.
     """
     from dashboards.pages.diagnostics import build_page  # needs what trains, which takes seconds to import
     from sweeper.results.models.diagnosis import read_diagnosis
 
+    check_no_record(path)
     replace_file(path, build_page(read_diagnosis(record)))
     return path
 

@@ -29,6 +29,7 @@ from dashboards.figures import (
 from dashboards.pages.comparison import build_comparison
 from dashboards.pages.report import build_figure_page, build_report
 from sweeper.errors import ExportError
+from sweeper.papers.files import check_replaces
 from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import PICTURES, Format, Paper
 from sweeper.results.front_record import csv_text
@@ -63,6 +64,7 @@ def export_front(
         EmptyFigureError: the sweep has nothing for the figure.
         ExportError: an unknown suffix or figure, no browser for an image, the size of one for another format, or a
             file that cannot be written.
+        RecordError: a table or an object of something else in its place.
     """
     draft = _Draft(data, sweep_figures(), "front", figure, theme, paper)
     contents: dict[Format, Callable[[], str]] = {
@@ -82,6 +84,7 @@ def export_comparison(
         EmptyFigureError: the sweeps have nothing for the figure.
         ExportError: an unknown suffix or figure, no browser for an image, the size of one for another format, or a
             file that cannot be written.
+        RecordError: a table or an object of something else in its place.
     """
     draft = _Draft(comparison, comparison_figures(), "fronts", figure, paper=paper)
     contents: dict[Format, Callable[[], str]] = {
@@ -149,6 +152,7 @@ def _export(
 
 
 def _write(path: Path, content: bytes) -> Path:
+    check_replaces(path, content)
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

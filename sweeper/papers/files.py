@@ -4,11 +4,15 @@
 ``card.md``, which says the same in words. Whoever signs the card signs these with it.
 """
 
+import csv
 import hashlib
+import io
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import yaml
 from safetensors import SafetensorError, safe_open
@@ -40,9 +44,12 @@ _OF_SWEEPS = (
     MANIFEST_NAME,
     SPEC_NAME,
     DATA_NAME,
+    "front.csv",
+    "front.html",
     *(f"{name}.json" for name in ("front", "driver", "rows", "sketch", "account", "submission", "statement")),
 )  # files beside rows that the folder of a sweep is read from
 _MODELS = ("models", "checkpoints")  # its folders
+_DATABASE = b"SQLite format 3\0"  # with which a store of accounts begins, whatever its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +108,13 @@ def copy_model(source: Path, folder: Path) -> None:
 
 
 def check_no_record(path: Path) -> None:
-    """Refuse a file to write that a sweep or a picked model is read from, or would be.
+    """Refuse a file to write that a sweep or a picked model is read from, or would be, and a store of accounts.
 
     Raises:
         RecordError: it is such a file.
     """
+    if _begins_with(path, _DATABASE):
+        raise RecordError(f"Expected another file than {path}, which is a database (--output); name one")
     folder, name = path.absolute().parent, path.name
     of_sweep = (folder / MANIFEST_NAME).is_file() and (name in _OF_SWEEPS or name.endswith(_ROWS))
     of_sweep = of_sweep or (folder.name in _MODELS and (folder.parent / MANIFEST_NAME).is_file())
@@ -113,6 +122,54 @@ def check_no_record(path: Path) -> None:
     if of_sweep or of_model:
         whose = "the sweep" if of_sweep else "the picked model"
         raise RecordError(f"Expected another file than {path}, which {whose} in its folder keeps (--output); name one")
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(mark)) == mark
+    except OSError:  # none, or one that cannot be replaced either
+        return False
+
+
+def check_replaces(path: Path, content: bytes) -> None:
+    """Refuse to write a table or a mapping over one of something else, such as the rows or the spec of a sweep.
+
+    Raises:
+        RecordError: most columns, or keys, of the file that is there are none of those in ``content``.
+    """
+    new = _names(path.suffix, io.BytesIO(content))
+    try:
+        if new is None or not path.is_file() or not path.stat().st_size:
+            return
+        with path.open("rb") as file:
+            here = _names(path.suffix, file) or frozenset()
+    except OSError:  # it cannot be replaced either
+        return
+    if 2 * len(here & new) <= len(here | new):
+        held = f"with {', '.join(sorted(here)[:4])}" if here else "of another form"
+        raise RecordError(
+            f"Expected a new file or an earlier version of what is written, got {path} {held} (--output); name "
+            "another, or remove it"
+        )
+
+
+def _names(suffix: str, file: BinaryIO) -> frozenset[str] | None:
+    """Return the columns of a table or the keys of a mapping, none of one in another form; ``None`` of other files."""
+    try:
+        match suffix:
+            case ".csv":
+                return frozenset(next(csv.reader([file.readline().decode("utf-8-sig")]), ()))
+            case ".parquet":
+                import pyarrow.parquet
+
+                return frozenset(pyarrow.parquet.read_schema(file).names)
+            case ".json" | ".yaml" | ".yml":
+                found = json.load(file) if suffix == ".json" else yaml.safe_load(file)
+                return frozenset(map(str, found)) if isinstance(found, Mapping) else frozenset()
+    except (ValueError, csv.Error, yaml.YAMLError):
+        return frozenset()
+    return None
 
 
 def write_sources(folder: Path, sources: Sources) -> None:

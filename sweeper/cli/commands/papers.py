@@ -52,11 +52,12 @@ def card(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        from sweeper.papers.files import check_no_record
+        from sweeper.papers.files import check_no_record, check_replaces
         from sweeper.store.jsonl import replace_file
 
         if output.suffix not in TEXTS:
             raise RecordError(f"Expected a file name that ends in {', '.join(TEXTS)}, got {output} (--output)")
         check_no_record(output)
+        check_replaces(output, text.encode())
         replace_file(output, text)
         typer.echo(str(output))

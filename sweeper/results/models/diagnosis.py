@@ -12,7 +12,7 @@ from clipless.diagnostics import Diagnostics, InputNorms
 from clipless.plans.method import Method
 from sweeper.adapters import dump, read
 from sweeper.errors import RecordError
-from sweeper.papers.files import check_no_record
+from sweeper.papers.files import check_no_record, check_replaces
 from sweeper.records import Point
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
@@ -61,7 +61,7 @@ class Diagnosis:
         """Write the record to ``path`` and return it.
 
         Raises:
-            RecordError: not written, or a file that a sweep or a model is read from.
+            RecordError: not written, a file that a sweep or a model is read from, or an object of something else.
         """
         check_no_record(path)
         try:
@@ -70,7 +70,9 @@ class Diagnosis:
             raise RecordError(
                 f"Cannot make the folder {path.parent}: {error.strerror or error}; choose another with --output"
             ) from error
-        replace_file(path, to_text(self.to_json(), indent=1) + "\n")
+        text = to_text(self.to_json(), indent=1) + "\n"
+        check_replaces(path, text.encode())
+        replace_file(path, text)
         return path
 
 

@@ -20,7 +20,7 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
-from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME
+from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME, check_no_record, check_replaces
 from sweeper.results.sweep import Picked, load
 from sweeper.rounding import number_of, round_down
 from sweeper.store.input_format import read_input
@@ -202,25 +202,25 @@ def check_output(path: Path, data: Path | None = None) -> None:
     """Refuse a file that predictions of the rows in ``data`` cannot be written to, before they are made.
 
     Raises:
-        RecordError: another suffix, or the file of the rows themselves.
+        RecordError: another suffix, the file of the rows themselves, or one that a sweep or a model is read from.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise RecordError(f"Expected a file name that ends in .csv or .parquet, got {path} (--output)")
     if data is not None and path.exists() and path.samefile(data):
         raise RecordError(f"Expected another file than that of the rows, got {path}: it would replace them (--output)")
+    check_no_record(path)
 
 
 def write_predictions(frame: "pd.DataFrame", path: Path) -> None:
     """Write predictions as csv or parquet, as the suffix says.
 
     Raises:
-        RecordError: another suffix, or not written.
+        RecordError: as `check_output`, a table of something else in its place, or not written.
     """
     check_output(path)
+    content = predictions_as_csv(frame).encode() if path.suffix == ".csv" else frame.to_parquet(index=False)
+    check_replaces(path, content)
     try:
-        if path.suffix == ".csv":
-            path.write_text(predictions_as_csv(frame), encoding="utf-8", newline="")
-        else:
-            frame.to_parquet(path, index=False)
+        path.write_bytes(content)
     except OSError as error:
         raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another with --output") from error

@@ -15,7 +15,7 @@ from dashboards.export import pictures
 from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
 from dashboards.figures import DARK, sweep_figures
-from sweeper.errors import EmptyFigureError, ExportError
+from sweeper.errors import EmptyFigureError, ExportError, RecordError
 from sweeper.results.exporters import Paper
 from sweeper.results.front import read_front
 
@@ -49,6 +49,19 @@ def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_fr
 def test_an_unknown_format_is_refused(sweep, tmp_path, name):
     with pytest.raises(ExportError, match="Expected a format out of html, png, svg, pdf, csv, json"):
         export_front(sweep, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "spec.json"])
+def test_an_export_replaces_no_table_of_something_else(sweep, tmp_path, name):
+    path = tmp_path / name
+    path.write_text("id,age,label\n" if name == "rows.csv" else '{"data": {}, "privacy": {}}')
+    before = path.read_bytes()
+    with pytest.raises(RecordError, match=r"or an earlier version of what is written, got .* with .*name another"):
+        export_front(sweep, path)
+    assert path.read_bytes() == before
+    path.unlink()
+    for _ in range(2):
+        export_front(sweep, path)
 
 
 def test_an_unknown_figure_is_refused(sweep, tmp_path):

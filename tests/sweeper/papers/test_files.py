@@ -8,7 +8,15 @@ import yaml
 
 from clipless.privacy.accounting.private_selection import Repetitions
 from sweeper.errors import RecordError
-from sweeper.papers.files import Sources, check_no_record, clear_for_model, file_hash, spec_text, write_sources
+from sweeper.papers.files import (
+    Sources,
+    check_no_record,
+    check_replaces,
+    clear_for_model,
+    file_hash,
+    spec_text,
+    write_sources,
+)
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.results import sweep as sweeps
@@ -89,7 +97,8 @@ def test_a_card_is_of_the_rows_of_the_ledger_beside_it(sweep_copy, tmp_path, eve
         ("sweep.json", "front.json", "the sweep"),
         ("sweep.json", "spec.yaml", "the sweep"),
         ("sweep.json", "account.json", "the sweep"),
-        ("sweep.json", "front.html", ""),
+        ("sweep.json", "front.html", "the sweep"),
+        ("sweep.json", "report.html", ""),
         ("sweep.json", "registry.yaml", ""),
         ("card.json", "ledger.jsonl", "the picked model"),
         ("card.json", "card.json", "the picked model"),
@@ -106,6 +115,38 @@ def test_a_file_that_is_written_replaces_nothing_that_is_read(tmp_path, beside, 
         else:
             check_no_record(tmp_path / name)
         (tmp_path / name).touch()  # whether it exists or will
+
+
+EXPORTS = {
+    "csv": (
+        b"id,class,score a,certified_radius\n1,a,2,3\n",
+        b"class,score a,score b,certified_radius\n",
+        b"id,age,label\n1,2,a\n",
+    ),
+    "json": (b'{"schema_version": 1, "sweep": "s"}', b'{"schema_version": 2, "sweep": "t", "new": 1}', b'{"rows": []}'),
+    "yaml": (b"curator: a\nmodel: b\n", b"curator: c\nmodel: d\n", b"name: s\ndata: {path: t.csv}\nprivacy: {}\n"),
+}
+
+
+@pytest.mark.parametrize("suffix", [*EXPORTS, "html"])
+@pytest.mark.parametrize("other", [b"SQLite format 3\0...", b"\xff\xfe", b"[1]", None])
+def test_a_table_or_a_mapping_of_something_else_is_not_replaced(tmp_path, suffix, other):
+    path, (new, earlier, default) = tmp_path / f"out.{suffix}", EXPORTS.get(suffix, (b"<p>", b"<p>b", b"<p>c"))
+    for harmless in (b"", earlier, new):
+        path.write_bytes(harmless)
+        check_no_record(path)
+        check_replaces(path, new)
+    path.write_bytes(default if other is None else other)
+    if other == b"SQLite format 3\0...":
+        with pytest.raises(RecordError, match=r"another file than .*, which is a database \(--output\)"):
+            check_no_record(path)
+    if suffix == "html":
+        check_replaces(path, new)
+    else:
+        with pytest.raises(
+            RecordError, match=r"Expected a new file or an earlier version of what is written, got .*out"
+        ):
+            check_replaces(path, new)
 
 
 def test_an_annex_replaces_no_model_of_a_sweep_and_no_store(papers, tmp_path, call):

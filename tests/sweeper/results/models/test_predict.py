@@ -264,6 +264,22 @@ def test_predictions_are_written_as_the_suffix_says(tmp_path):
         write_predictions(frame, tmp_path / "no" / "p.csv")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_predictions_replace_no_table_but_earlier_ones(tmp_path, suffix):
+    path = tmp_path / f"rows{suffix}"
+    rows = pd.DataFrame({"id": [1, 2], "age": [3, 4], "label": ["a", "b"]})
+    rows.to_csv(path, index=False) if suffix == ".csv" else rows.to_parquet(path, index=False)
+    frame = pd.DataFrame({"class": ["a"], "score a": [0.5], "certified_radius": [0.1], "radius_unit": ["pixels"]})
+    with pytest.raises(RecordError, match=r"got .*rows.* with age, id, label \(--output\); name another, or remove it"):
+        write_predictions(frame, path)
+    path.unlink()
+    write_predictions(frame, path)
+    write_predictions(frame.assign(id=[7]), path)
+    (tmp_path / "sweep.json").touch()
+    with pytest.raises(RecordError, match=r"which the sweep in its folder keeps \(--output\)"):
+        write_predictions(frame, tmp_path / "front.csv")
+
+
 def test_predictions_never_replace_the_rows_that_they_are_of(tmp_path):
     rows, link = tmp_path / "rows.csv", tmp_path / "link.csv"
     rows.write_text("a\n1\n")
