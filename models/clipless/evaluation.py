@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clipless.attacks import PGD, EvasionAttack
 from clipless.certificates.certify import binary_scores, certified_auroc, decisions, float64_logits
-from clipless.certificates.outputs import Outputs
+from clipless.certificates.outputs import Outputs, encoding_error
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Split
 from clipless.network import Network
@@ -49,6 +49,9 @@ def evaluate(
 
     Raises:
         ValueError: a gain or radius out of range, or rows of another shape than the network's.
+
+    Guarantees:
+        What is certified holds for every row within the radius, encoded again (`encoding_error`).
     """
     if not 0 < input_gain < float("inf"):
         raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")
@@ -68,7 +71,8 @@ def evaluate(
     scores |= {f"certified@{text}": _mean(raw_radius_B > radius, weight_B) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:
         scores["auroc"] = _auroc(logits_BK, split.y, weight_B)
-        moved = [radius * input_gain for radius in parsed.values()]
+        unknown = float(encoding_error(split.x).amax()) if len(split) else 0.0
+        moved = [radius * input_gain + unknown for radius in parsed.values()]
         certified = certified_auroc(model, logits_BK, split.y, moved, weights_B=weight_B, measured=outputs.measured)
         scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores

@@ -21,6 +21,7 @@ from clipless.certificates.certify import (
     float64_logits,
     row_by_row,
 )
+from clipless.certificates.outputs import encoding_error
 from clipless.certificates.radii import parse_radius
 from clipless.curves.bands import calibration_band, roc_band
 from clipless.curves.certified import CertifiedCurve, release_certified
@@ -71,7 +72,7 @@ def release_curves(
     curves, source = noise.curves, source or SecureSource()
     rows_B = draw_rows(torch.arange(len(split), device=split.y.device), split.offsets, source)
     logits_BK, y_B = float64_logits(model, split.x, features=features, alone=True)[rows_B], split.y[rows_B]
-    radius_B = certified_radii(model, logits_BK, y_B) / declared.input_gain
+    radius_B = (certified_radii(model, logits_BK, y_B) - encoding_error(split.x[rows_B])) / declared.input_gain
     certified = release_certified(
         _strict(radius_B.cpu().numpy()),
         (decisions(logits_BK) == y_B).cpu().numpy(),

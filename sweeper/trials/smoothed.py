@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from clipless.certificates.outputs import encoding_error
 from clipless.certificates.radii import parse_radius
 from clipless.certificates.smoothed import Smoothing, certify_smoothed
 from clipless.datasets import Evaluation, Metadata, Split
@@ -80,7 +81,7 @@ class SmoothedScorer:
             self._between()
             found.append(certify_smoothed(model, x, one))
         decided_B = torch.cat([rows.decided for rows in found])
-        radius_B = torch.cat([rows.radii for rows in found]) / self._gain
+        radius_B = (torch.cat([rows.radii for rows in found]) - encoding_error(few.x)) / self._gain
         right_B, weight_B = decided_B == few.y, few.weights()
         scores = {
             name: float(weight_B[right_B & (radius_B > parse_radius(str(smoothed_radius_text(name))))].sum())

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clipless import Network, evaluate, zoo
-from clipless.certificates.certify import certified_radii, float64_logits
-from clipless.certificates.outputs import Outputs
+from clipless.certificates.certify import certified_radii, decisions, float64_logits
+from clipless.certificates.outputs import Outputs, encoding_error
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
 from clipless.evaluation import attacked_accuracy
@@ -61,9 +61,34 @@ def test_radii_keep_their_spelling():
 def test_a_row_is_certified_strictly_within_its_radius():
     model, data = linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0])
     radius = certified_radii(model, float64_logits(model, data.x), data.y).item()
+    radius -= encoding_error(data.x).item()
     below = torch.tensor(radius, dtype=torch.float64).nextafter(torch.tensor(0.0, dtype=torch.float64)).item()
     assert evaluate(model, data, [repr(radius)])[f"certified@{radius!r}"] == 0.0
     assert evaluate(model, data, [repr(below)])[f"certified@{below!r}"] == 1.0
+
+
+def test_what_is_certified_of_rows_around_a_large_centre_holds_for_rows_that_are_encoded_again():
+    """Single precision has a grid of 1/16 near 10^6, on which rows are placed when the centre is subtracted."""
+    centre, radius = 1e6, 0.02
+    columns = torch.linspace(-0.9, 0.9, 2_001, dtype=torch.float64)[:, None]
+    columns = torch.cat([columns, torch.zeros_like(columns)], dim=1)
+    moved = columns - torch.sign(columns) * 0.99 * radius  # towards the boundary, at 0
+    rows, again = ((one.float() - centre) for one in (columns, moved))
+    bounded = Dense(2, 2, bias=True, bias_norm=3e6)
+    with torch.no_grad():
+        bounded.weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]) / 2**0.5)
+        bounded.bias.copy_(torch.tensor([centre, -centre]) / 2**0.5)
+    model = Network([InputBall(2e6), bounded], (2,))
+    labels = (columns[:, 0] <= 0).long()
+    held = decisions(float64_logits(model, again)) == labels
+    assert not held.all(), "rows move by more than they were moved"
+    data = Split(rows, labels)
+    assert evaluate(model, data, [repr(radius)])[f"certified@{radius!r}"] <= held.double().mean().item()
+    assert evaluate(model, data, ["5"])["certified@5"] == 0.0
+    small = Split(columns.float(), labels)
+    with torch.no_grad():
+        bounded.bias.zero_()
+    assert evaluate(model, small, [repr(radius)])[f"certified@{radius!r}"] > 0.9
 
 
 def test_radii_are_in_raw_units():

@@ -4,12 +4,32 @@ Shape letters: B rows, K logits.
 """
 
 from dataclasses import dataclass
+from math import prod, sqrt
 
 from torch import Tensor
 
 from clipless.certificates.certify import Measured, float64_logits, several_certified_radii
 from clipless.datasets import Split
 from clipless.network import Network
+
+_ENCODING = 16 * 2.0**-24  # of the largest coordinate, by which the roundings of a row and of another one move each
+
+
+def encoding_error(x: Tensor) -> Tensor:
+    """Return by how much the encodings of a row and of a neighbour may be further apart than the two are.
+
+    Args:
+        x: rows as the network takes them, (B, ...), float32.
+
+    Returns:
+        (B,) float64, in units of the network's input tensor.
+
+    Guarantees:
+        A radius that is less by this holds for rows that are encoded again, as long as an encoding rounds each
+        coordinate of either row by at most 8 units in the last place of 1, or of the largest coordinate.
+    """
+    sizes_B = x.flatten(1).nan_to_num(0.0, 0.0, 0.0).abs().amax(dim=1).double().clamp(min=1.0)  # zeros: as decided of
+    return _ENCODING * sqrt(prod(x.shape[1:])) * sizes_B
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -18,7 +38,7 @@ class Outputs:
 
     Attributes:
         logits: (B, K) float64.
-        radii: (B,) `certified_radii`, in units of the network's input tensor.
+        radii: (B,) `certified_radii` less `encoding_error`, in units of the network's input tensor.
         measured: of the weights that gave the logits, which the model may not hold any more.
     """
 
@@ -35,4 +55,4 @@ class Outputs:
         logits_BK = float64_logits(model, split.x, features=features, alone=alone)
         measured = Measured.of(model, split.x.device)
         (radius_B,) = several_certified_radii(logits_BK[None], split.y, [measured])
-        return cls(logits_BK, radius_B, measured)
+        return cls(logits_BK, radius_B - encoding_error(split.x), measured)

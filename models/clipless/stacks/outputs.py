@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clipless.certificates.certify import Measured, float64_features, several_certified_radii
-from clipless.certificates.outputs import Outputs
+from clipless.certificates.outputs import Outputs, encoding_error
 from clipless.datasets import Split
 from clipless.errors import CliplessError
 from clipless.network import prefix_depth, split_fixed_prefix
@@ -66,6 +66,7 @@ class StackEvaluator:
             return [{} for _ in trainings]
         logits_NBK = _logits(layers, [self._features_of(one.training) for one in shown])
         radius_NB = several_certified_radii(logits_NBK, self._rows.y, [one.measured for one in shown])
+        radius_NB = radius_NB - encoding_error(self._rows.x)
         found: dict[MemberTraining, dict[str, Outputs]] = {training: {} for training in trainings}
         for one, logits_BK, radius_B in zip(shown, logits_NBK, radius_NB, strict=True):
             found[one.training][one.name] = Outputs(logits_BK, radius_B, one.measured)

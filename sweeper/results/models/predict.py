@@ -10,7 +10,6 @@ Shape letters: N rows, K logits.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import torch
 
 import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
+from clipless.certificates.outputs import encoding_error
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
 from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME, check_no_record, check_replaces
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DIGITS = 6  # of a number in CSV: sums of float32 weights carry no more
-_ENCODING = 16 * 2.0**-24  # of the largest coordinate, by which the roundings of a row and of another one move each
 _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 
@@ -66,8 +65,7 @@ class Predictor:
 
         Guarantees:
             Every input nearer than the radius, in the named unit, is given the same class by the float64 network (see
-            `clipless.certificates.certify.certified_radii`), whatever the encoding of both rows rounds, as long as
-            that is at most 8 units of last place of 1, or of the largest coordinate, in each.
+            `clipless.certificates.certify.certified_radii`), whatever the encoding of both rounds (`encoding_error`).
         """
         import pandas as pd
 
@@ -79,9 +77,8 @@ class Predictor:
             )
         logits_NK = float64_logits(self.model, rows.x, alone=True)
         decided_N = decisions(logits_NK)
-        radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x) / rows.input_gain
-        sizes_N = rows.x.flatten(1).abs().amax(dim=1).double() / rows.input_gain
-        radii_N = (radii_N - _ENCODING * sqrt(prod(shape)) * sizes_N.clamp(min=1.0)).clamp(min=0.0)
+        radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x)
+        radii_N = (radii_N - encoding_error(rows.x)).clamp(min=0.0) / rows.input_gain
         if rows.not_taken is not None:
             radii_N = radii_N.masked_fill(rows.not_taken, 0.0)
             (tell or _warn)(self._about_rows_not_taken(rows.not_taken))
