@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clipless.privacy.gaussian import GaussianCost
-from sweeper.account.blocks import BoundUnits, is_declared
+from sweeper.account.blocks import BoundUnits, is_declared, is_same_split
 from sweeper.account.cost import NOTHING, is_covered, is_whole, is_within, larger, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
@@ -63,6 +63,10 @@ class SweepAccount:
     position: Position | None = None
     is_open: bool = True
     since: str = ""
+
+    def keeps(self, entry: Reserved) -> bool:
+        """Whether its rows are on the sides on which it began, of which an earlier version has noted none."""
+        return is_same_split(self.split, entry.split) and self.sides in (entry.sides, None)
 
     @property
     def undrawn(self) -> dict[Side, GaussianCost]:
@@ -212,7 +216,7 @@ class Balance:
                 f"Expected sweep {entry.title!r} to spend for {known.spender!r} in blocks {', '.join(known.blocks)} as "
                 f"before, got {entry.spender!r} in {', '.join(entry.blocks)}"
             )
-        if known is not None and (known.split, known.sides) not in ((entry.split, entry.sides), (entry.split, None)):
+        if known is not None and not known.keeps(entry):
             raise RecordError(f"Expected the split of sweep {entry.title!r} as before, got another; restore the store")
         unbound = [block for block in entry.blocks if block not in self.digests]
         if unbound or not entry.blocks:
@@ -224,7 +228,7 @@ class Balance:
                 self._add((block, side), entry.spender, cost)
         if self.split is None and is_declared(self.opened, entry.split):
             self.split = entry.split
-        if entry.split is not None and entry.split == self.split:
+        if entry.split is not None and is_same_split(entry.split, self.split):
             for block in entry.blocks:
                 self.sides.setdefault(block, (entry.sides or {}).get(block, UNKNOWN))
         if known is None:

@@ -45,7 +45,7 @@ _ID_DIGITS = 16  # hexadecimal, of each unit: among a million of them two are al
 def split_in_text(splitting: "Splitting", name: str) -> str:
     """Return what says the side of each row of the data set of that name.
 
-    The name is part of the key of a split by hash: the same rows under another name are on other sides.
+    The name is part of the key of a split by hash, but for that of a file; see `is_same_split`.
     """
     from clipless.datasets.splits import ColumnSplit
 
@@ -54,6 +54,19 @@ def split_in_text(splitting: "Splitting", name: str) -> str:
         return _text({"column": splitting.column, **{side: sorted(marks) for side, marks in values.items()}})
     fractions = {"validation": splitting.validation, "test": splitting.test}
     return _text({"salt": splitting.salt, "name": name, **fractions})
+
+
+def is_same_split(one: str | None, other: str | None) -> bool:
+    """Whether two texts of `split_in_text` are alike but for the name of the data set.
+
+    That of a table of one's own is the name of its file, which is not part of the key of its split. Of other data sets
+    it is; then `digest_sides` says that rows have moved.
+    """
+    return one == other or (one is not None and other is not None and _without_name(one) == _without_name(other))
+
+
+def _without_name(split: str) -> dict[str, object]:
+    return {key: value for key, value in json.loads(split).items() if key != "name"}
 
 
 def is_declared(opened: Opened, split: str | None) -> bool:

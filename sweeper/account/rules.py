@@ -9,7 +9,7 @@ from itertools import chain
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import UNKNOWN, Balance, Place, SweepAccount
-from sweeper.account.blocks import ALL_ROWS, is_declared
+from sweeper.account.blocks import ALL_ROWS, is_declared, is_same_split
 from sweeper.account.cost import (
     NOTHING,
     epsilon_of,
@@ -132,7 +132,8 @@ def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[S
 
 def keeps_sides(balance: Balance, wanted: Reservation) -> bool:
     """Whether every row is on the side on which its block was charged first; those of a new block are."""
-    is_own = wanted.split == balance.split if balance.split is not None else is_declared(balance.opened, wanted.split)
+    is_own = is_declared(balance.opened, wanted.split)
+    is_own = is_own if balance.split is None else is_same_split(wanted.split, balance.split)
     sides = wanted.sides or {}
     return is_own and all(balance.sides.get(block) in (None, sides.get(block, UNKNOWN)) for block in wanted.blocks)
 
@@ -413,7 +414,7 @@ def _refuse_public(balance: Balance, wanted: Reservation) -> str | None:
 def _refuse_sweep(known: SweepAccount | None, wanted: Reservation) -> str | None:
     if known is None:
         return None
-    if known.split != wanted.split:
+    if not is_same_split(known.split, wanted.split):
         return f"Expected the split that sweep {known.title!r} began with, got another; restore data.splits"
     if known.spender != wanted.spender:
         return (

@@ -54,6 +54,7 @@ _STORE = sa.Table(
     sa.Column("key", sa.String(64), nullable=False),
     sa.Column("format", sa.Integer, nullable=False),
 )
+_WHICH_TABLE = sa.text("select to_regclass('account_store')::oid")  # of the schemas that a connection looks in
 _HEADS = sa.Table(
     "account_heads",
     _tables,
@@ -216,7 +217,8 @@ class AccountStore:
         """Whether another address leads to this database of PostgreSQL; ``None`` where no database is reached there.
 
         Guarantees:
-            A copy is another one, whatever it holds: no lock that is taken here is met there.
+            A copy is another one, whatever it holds: no lock that is taken here is met there, or, in another schema of
+            the same database, its tables are others.
 
         Raises:
             RecordError: this store cannot be read.
@@ -229,7 +231,8 @@ class AccountStore:
             except OperationalError:
                 return None
             with other as there:
-                return not there.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(number)))
+                is_locked = not there.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(number)))
+                return is_locked and here.scalar(_WHICH_TABLE) == there.scalar(_WHICH_TABLE)
 
     @contextlib.contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:

@@ -229,6 +229,19 @@ def test_rows_that_have_changed_sides_are_charged_on_every_side_and_those_that_s
     assert [account.balance().taken((ALL_ROWS, side)).square for side in Side][1:] == every[1:]
 
 
+@pytest.mark.parametrize("sides", ["cd", "other"])
+def test_the_same_rows_in_a_file_of_another_name_are_charged_by_side_if_they_stayed(account, address, sides):
+    renamed = {"split": SPLIT.replace("clinic", "clinic-march"), "sides": {ALL_ROWS: sides}}
+    account.reserve(wants("first", costs(0.0)))
+    account.reserve(wants("second", **renamed))
+    taken = [account.balance().taken((ALL_ROWS, side)).square > 0.0 for side in Side]
+    assert taken == [True, sides != "cd", sides != "cd"]
+    account.reserve(wants("second", costs(2 * ONE), split=SPLIT, sides={ALL_ROWS: sides}))  # the name as before
+    with pytest.raises(AccountError, match="Expected the split that sweep 'second' began with, got another"):
+        account.reserve(wants("second", split=OTHER_SPLIT, sides={ALL_ROWS: sides}))
+    assert verify_account(address).findings == ()
+
+
 @pytest.mark.parametrize("changes", [{"split": None}, {"sides": {ALL_ROWS: "other"}}, {"sides": None}])
 def test_rows_that_were_trained_on_are_not_public_elsewhere(account, changes):
     known = {"has_public_rows": True, "sides": {ALL_ROWS: "cd"}, "split": changes.get("split", SPLIT)}

@@ -67,9 +67,9 @@ class Server:
     def address(self, name, more="", account="clinic"):
         return parse_address(f"postgresql://me@/{name}?host={self.folder}{more}#{account}")
 
-    def ask(self, statement):
+    def ask(self, statement, database="postgres"):
         """Run a statement beside all transactions, and return the first value, if there is one."""
-        engine = sa.create_engine(f"postgresql+psycopg2://me@/postgres?host={self.folder}", poolclass=sa.NullPool)
+        engine = sa.create_engine(f"postgresql+psycopg2://me@/{database}?host={self.folder}", poolclass=sa.NullPool)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             found = connection.execute(sa.text(statement))
             return found.scalar() if found.returns_rows else None
@@ -228,6 +228,12 @@ def test_a_store_that_was_moved_or_is_spelled_otherwise_is_followed_and_a_copy_i
         with pytest.raises(AccountError, match=r"Expected account .* as before, got .*_copy"):
             refused()
     assert read_receipt(folder).account == str(spelled)
+    server.ask("CREATE SCHEMA other", name)
+    for table in ("account_store", "account_heads", "account_entries", "account_rows"):
+        server.ask(f"CREATE TABLE other.{table} AS TABLE {table}", name)
+    with pytest.raises(AccountError, match=r"Expected account .* as before, got .*options"):
+        make_receipt(folder, Account(server.address(name, "&options=-csearch_path%3Dother")))
+    server.ask("DROP SCHEMA other CASCADE", name)
     server.ask(f"CREATE DATABASE {name}_old TEMPLATE {name}")
     account.reserve(wants("other", costs(1e-3)))
     read_receipt(folder).seen(account).write(folder)
