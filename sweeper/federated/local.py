@@ -38,6 +38,7 @@ _PROGRAM = (
 _SIGNALS = signal.SIGTERM, signal.SIGHUP
 _END_SECONDS = 5.0
 _MOST_PARTIES = 64  # processes
+_LONGEST_NAME = 200  # bytes; file systems take 255, and a file is written beside its place under a longer name
 
 
 class _Children:
@@ -281,10 +282,14 @@ def check_output(path: Path) -> None:
     """Refuse a file that an evaluation could not be written to, before any party pays for it.
 
     Raises:
-        RecordError: another suffix, a file that exists, or a folder that cannot be written to.
+        RecordError: another suffix, a long name, a file that exists, or a folder that cannot be written to.
     """
     if path.suffix != ".json":
         raise RecordError(f"Expected a file name that ends in .json, got {path} (--output)")
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise RecordError(
+            f"Expected a file name of at most {_LONGEST_NAME} bytes, got {len(os.fsencode(path.name))} (--output)"
+        )
     if path.exists():
         raise RecordError(f"Expected a new file, got {path}, which exists; name another, or move it (--output)")
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK):

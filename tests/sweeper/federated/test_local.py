@@ -86,6 +86,7 @@ def test_nobody_pays_for_a_result_that_cannot_be_written(tmp_path, model, monkey
         (tmp_path / "was.json", r"a new file, got .*was\.json, which exists; name another"),
         (tmp_path / "no" / "found.json", r"a folder that can be written to, got .*no; make it"),
         (sealed / "found.json", r"a folder that can be written to, got .*sealed; make it"),
+        (tmp_path / f"{'é' * 100}.json", r"a file name of at most 200 bytes, got 205 \(--output\)"),
     ):
         with pytest.raises(RecordError, match=said):
             evaluate_command(model, path, output=output)
