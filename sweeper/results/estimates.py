@@ -50,7 +50,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
-from clipless.privacy.class_scores import NoiseSlopes
+from clipless.privacy.class_scores import NoiseSlopes, least_rows
 from sweeper.privacy.evaluation.posteriors import SAMPLINGS, Floats, Sampling, TrialScores, posterior, posterior_of_best
 from sweeper.records import (
     Interval,
@@ -208,7 +208,7 @@ def _without_luck(
         trial = trials[own[0].trial]
         curve = _curve(own, name, trial, sampling)
         others = [other for other, known in lucks.items() if other != name and all(one.key in known for one in own)]
-        slopes, left = _shared_noise(own, name, others, population=_paid(trial).rows["validation"])
+        slopes, left = _shared_noise(own, name, others, _paid(trial))
         stds = np.array([sqrt(_curve(own, other, trial, sampling).variance) for other in others])
         slopes = slopes * sqrt(curve.variance) / stds
         known = [[lucks[other][one.key] for one in own] for other in others]
@@ -222,11 +222,9 @@ def _without_luck(
     return means, variances + np.concatenate(more)
 
 
-def _shared_noise(
-    points: Sequence[Point], name: str, others: Sequence[str], *, population: int
-) -> tuple[Floats, float]:
+def _shared_noise(points: Sequence[Point], name: str, others: Sequence[str], plan: ScorePlan) -> tuple[Floats, float]:
     """Return by how much the noise of a score follows that of others, in deviations, and the share that is its own."""
-    known = _slopes_of(points, population)
+    known = _slopes_of(points, plan)
     if name not in known or not others:
         return np.zeros(len(others)), 1.0
     shared = [i for i, one in enumerate(others) if one in known]
@@ -238,13 +236,15 @@ def _shared_noise(
     return slopes, max(1.0 - float(weights @ along), _LEAST_LEFT)
 
 
-def _slopes_of(points: Sequence[Point], population: int) -> dict[str, NoiseSlopes]:
+def _slopes_of(points: Sequence[Point], plan: ScorePlan) -> dict[str, NoiseSlopes]:
     """Return how the scores of a trial move with noise that they share, from what was released with them."""
     errors = points[-1].errors or {}
     recalls = [name for name in errors if recall_text(name) is not None]
     if not recalls:
         return {}  # releases without hits by class have noise of their own in each score
-    rows = np.array([fmean((one.errors or errors)[name][1] for one in points) for name in recalls])
+    population = plan.rows["validation"]
+    least = least_rows(plan.std["validation"] * population, len(recalls))  # classes of unknown sizes count fewer
+    rows = np.array([max(fmean((one.errors or errors)[name][1] for one in points), least) for name in recalls])
     values = {name: fmean(one.values[name] for one in points) for name in errors}
     found = np.array([values[name] for name in recalls])
     slopes = dict(zip(recalls, NoiseSlopes.of_recalls(found, rows), strict=True))

@@ -35,7 +35,9 @@ pair the product of both weights. A unit with the weight a in class 1 and b in c
 
 Noise is known and so are errors: by the delta method for noise, from above where a class is hardly larger than its
 noise; for the sampling of the rows as a number of rows that a plain share would have the same error with (Hanley and
-McNeil 1982 for AUROC).
+McNeil 1982 for AUROC). Of a class whose size does not exclude that it has less than one row, by two deviations of its
+noise, no number of rows says anything of its recall: it counts as a quarter of a row, with which an interval holds
+every share, however many releases agree.
 
 Shape letters: B rows, M answers, K classes, P numbers of a release.
 """
@@ -63,6 +65,8 @@ _STEP_BITS = 20  # of a share of a unit's rows, and of the order
 _COARSEST = 2.0**-21  # all sums are whole numbers of it
 _SIZE_WEIGHT = 0.5  # w
 _UNKNOWN_SIZES = 2.0  # of the population, noise that leaves nothing of the size of a class: no slope shows that
+_DOUBTED = 2.0  # deviations of the noise of a size within which a class may have less than one row
+_UNKNOWN_ROWS = 0.25  # with which half a row is more than any share and the noise of a recall together
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 Floats = NDArray[np.float64]
@@ -210,8 +214,13 @@ class ClassScores:
     @property
     def rows(self) -> Floats:
         """Sizes to divide by, (K,): no smaller than their noise, nor than one row."""
-        noise = self.std / _SIZE_WEIGHT * math.sqrt(1.0 - 1.0 / self.form.classes)
-        return np.maximum(self.sizes, max(noise, 1.0))
+        return np.maximum(self.sizes, least_rows(self.std, self.form.classes))
+
+    @property
+    def sampled(self) -> Floats:
+        """Rows by which sampling is estimated, (K,): `rows`, or less than one where a class may have less than that."""
+        doubted = self.sizes < 1.0 + _DOUBTED * _size_noise(self.std, self.form.classes)
+        return np.where(doubted, _UNKNOWN_ROWS, self.rows)
 
     @property
     def shares(self) -> Floats:
@@ -233,7 +242,7 @@ class ClassScores:
     @property
     def recall_errors(self) -> tuple[ScoreError, ...]:
         """Those of `recalls`."""
-        slopes = zip(NoiseSlopes.of_recalls(self.recalls, self.rows), self.rows, strict=True)
+        slopes = zip(NoiseSlopes.of_recalls(self.recalls, self.rows), self.sampled, strict=True)
         return tuple(ScoreError(self._deviation(one), float(rows)) for one, rows in slopes)
 
     @property
@@ -244,11 +253,11 @@ class ClassScores:
     @property
     def balanced_error(self) -> ScoreError:
         """That of `balanced_accuracy`."""
-        recalls, rows, classes = np.clip(self.recalls, 0.0, 1.0), self.rows, self.form.classes
+        recalls, rows, classes = np.clip(self.recalls, 0.0, 1.0), self.sampled, self.form.classes
         smooth = (recalls * rows + 1.0) / (rows + 2.0)  # no class is known without error
         variance = float((smooth * (1.0 - smooth) / rows).sum()) / classes**2
         middle = float(smooth.mean())
-        slopes = NoiseSlopes.of_balanced(recalls, rows)
+        slopes = NoiseSlopes.of_balanced(recalls, self.rows)
         return ScoreError(self._deviation(slopes), middle * (1.0 - middle) / variance)
 
     @property
@@ -260,7 +269,8 @@ class ClassScores:
     def auroc_error(self) -> ScoreError:
         """That of `auroc`."""
         slopes = NoiseSlopes.of_auroc(self.auroc, self.rows, self.population)
-        return ScoreError(self._deviation(slopes), _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows))
+        rows = _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows)
+        return ScoreError(self._deviation(slopes), rows if self.sampled.min() >= 1.0 else _UNKNOWN_ROWS)
 
     def _deviation(self, slopes: NoiseSlopes) -> float:
         """The deviation of the noise of a score that is divided by sizes; 1 where these are not known at all."""
@@ -352,6 +362,16 @@ class _WeightedScores:
         """Return the sum over units of the share of its rows that are among these, in steps, each cut down."""
         found_N = np.bincount(self.unit[rows_B], minlength=len(self.counts))
         return int((found_N * 2**_STEP_BITS // self.counts).sum())
+
+
+def _size_noise(std: float, classes: int) -> float:
+    """Return the deviation of the noise of the size of a class, once sizes add up to N."""
+    return std / _SIZE_WEIGHT * math.sqrt(1.0 - 1.0 / classes)
+
+
+def least_rows(std: float, classes: int) -> float:
+    """Return the smallest size by which a score of a class is divided, given the deviation of a release's numbers."""
+    return max(_size_noise(std, classes), 1.0)
 
 
 def _numbers(rows: _WeightedScores, form: ScoreForm, population: int) -> Floats:

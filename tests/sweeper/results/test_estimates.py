@@ -230,6 +230,41 @@ def test_intervals_of_scores_by_class_cover_the_truth(trial):
     assert all(np.mean(found) >= 0.9 for found in covered.values()), covered
 
 
+def released_beside_little_noise(one, rows_of_class, seed, *, noise=0.1):
+    """Return a point of 200 rows, all decided rightly, with noise of a tenth of a row on each count."""
+    form, y = ScoreForm(1, 2, hits=True, order=True), torch.zeros(200, dtype=torch.int64)
+    y[:rows_of_class] = 1
+    right, sigma = torch.ones(200, 1, dtype=torch.bool), noise / form.sensitivity
+    found = release_class_scores(right, y, y.double(), form, 200, sigma, SeededSource(seed))
+    values = {"accuracy": found.shares[0], BALANCED: found.balanced_accuracy, "auroc": found.auroc}
+    errors = {"accuracy": found.share_errors[0], BALANCED: found.balanced_error, "auroc": found.auroc_error}
+    for label, error in enumerate(found.recall_errors):
+        values[recall_name(label)], errors[recall_name(label)] = found.recalls[label], error
+    (point,) = points_of(one, [0.0])
+    told = {name: (error.std, error.rows) for name, error in errors.items()}
+    return replace(point, values=point.values | {name: float(one) for name, one in values.items()}, errors=told)
+
+
+@pytest.mark.parametrize(("rows_of_class", "count"), [(0, 1), (1, 1), (0, 8)], ids=["none", "one", "releases agree"])
+def test_of_a_class_that_may_have_no_row_nothing_is_known_however_little_the_noise(trial, rows_of_class, count):
+    trials = [trial(number, 0.0005, rows=200) for number in range(1, count + 1)]
+    points = [released_beside_little_noise(one, rows_of_class, seed) for seed, one in enumerate(trials)]
+    for found in estimate_points(points, {one.id: one for one in trials}):
+        assert found.interval(recall_name(1)) == found.interval("auroc") == (0.0, 1.0)
+        low, high = found.interval(BALANCED)
+        assert (low <= 0.5, high) == (True, 1.0), "half of the sum of 1 and any recall"
+        assert found.interval("accuracy")[0] > 0.95
+        assert found.interval(recall_name(0))[0] > 0.95
+
+
+def test_a_class_that_is_clearly_there_is_known_by_its_rows(trial):
+    one = trial(1, 0.0005, rows=200)
+    (found,) = estimate_points([released_beside_little_noise(one, 20, 0)], {one.id: one})
+    lows = {name: found.interval(name)[0] for name in (recall_name(1), BALANCED, "auroc")}
+    assert lows[recall_name(1)] > 0.78
+    assert min(lows[BALANCED], lows["auroc"]) > 0.85
+
+
 def test_scores_of_a_rare_class_have_the_sampling_error_of_its_rows(trial):
     one = trial(1, 0.02)
     (point,) = points_of(one, [0.8])
