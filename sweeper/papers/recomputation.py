@@ -1,8 +1,10 @@
 """The claims of a card, computed again from the ledger beside it.
 
 From the event that the card states and the rows of the ledger follow both prices of the training, what the sweep costs,
-what the scores cost, and what all of it means to a person. Scores, audits and what the data set declares do not follow
-from them; a signature says who stands for those.
+what the scores cost, and what all of it means to a person; so do the claims that audits attacked. That the noise of
+parameters and of scores is the one that was charged is checked by `sweeper.papers.stated_noise`. Scores, what audits
+attained, single sensitivities, numbers of rows held back and what the data set declares do not follow from them; a
+signature says who stands for those.
 
 On one kind of processor, with the same versions, all numbers are computed alike to the last bit, whatever the number of
 threads. On another kind, exp, log and sums of products round differently: a divergence changes by a few 2^-53 for each
@@ -14,25 +16,28 @@ is copied, like rates and numbers of steps, is compared exactly.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import hypot, isclose, sqrt
+from math import isclose, sqrt
 from pathlib import Path
 from typing import Any
 
+from clipless.audits.finding import AuditKind
 from clipless.datasets import Evaluation
-from clipless.plans.method import Method
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
-from sweeper.privacy.card.content import CardContent
-from sweeper.privacy.card.prices import charged_entries, point_exposure, point_prices, price_scores
+from sweeper.papers.stated_noise import other_parameters, other_releases, score_noise_of, settings_of
+from sweeper.privacy.card.content import AuditRow, CardContent
+from sweeper.privacy.card.prices import charged_entries, point_exposure, point_prices, price_event, price_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
 from sweeper.rounding import round_up
-from sweeper.store.jsonl import plain
+from sweeper.store.input_format import DATA_NAME
+from sweeper.store.jsonl import plain, read_object
 
 _STEP_ROUNDING = 2.0**-47  # 64 units of last place, of a divergence, times the root of the steps
 _MEANING = 2.0**-20  # relative, of probabilities and of several rows' own epsilons; 2e-7 was measured
+_DEVIATION = 2.0**-30  # relative, of deviations of scores, which are a product of three numbers
 _DERIVED = 2.0**-11  # relative, of epsilons that several rows have by group privacy; 2e-4 was measured
 
 
@@ -74,7 +79,8 @@ def compare_claims(card: CardContent, path: Path) -> Recomputed:
     """
     ledger = Ledger(path)
     event = card.event.to_event()
-    false = next((one for one in contradictions(card, event, ledger) if one is not None), None)
+    classes = _classes_beside(path)
+    false = next((one for one in contradictions(card, event, ledger, classes) if one is not None), None)
     if false is not None:
         return Recomputed(false)
     stated, delta = dump(card), card.guarantee.delta
@@ -90,6 +96,12 @@ def compare_claims(card: CardContent, path: Path) -> Recomputed:
         computed = compute_claims(card, event, ledger, ledger.answers(delta, tight=True))
         false = first_difference(stated, computed, tolerance)
     return Recomputed(false, exact=false is None and first_difference(stated, computed) is None)
+
+
+def _classes_beside(path: Path) -> int:
+    """Return the number of classes of the data by the file beside a ledger, 0 without one."""
+    beside = path.parent / DATA_NAME
+    return len(read_object(beside)["classes"]) if beside.exists() else 0
 
 
 def first_difference(stated: Any, computed: Any, tolerance: Tolerance = EXACT) -> str | None:
@@ -131,11 +143,17 @@ def compute_claims(
     attempts = charged_entries(ledger, card.trial)
     steps = sampling.preliminary_steps + card.epoch * sampling.steps_per_epoch
     given = event, steps, facts.repeats, facts.delta
-    claims = {
-        "guarantee": dump(point_prices(*given, prices, attempts)),
+    own = point_prices(*given, prices, attempts)
+    whole = price_event(event, facts.delta).epsilon
+    claims: dict[str, Any] = {
+        "guarantee": dump(own),
         "exposure": dump(point_exposure(*given, attempts)),
         "ledger": {question: dump(answer) for question, answer in prices.items()},
     }
+    if "epsilon" in card.scores.validation:
+        claims["scores"] = {"validation": {"epsilon": own.fixed_in_advance.epsilon}}
+    if card.audits:
+        claims["audits"] = [_attacked(one, whole, facts.delta) for one in card.audits]
     noise = card.score_noise
     if noise is not None:
         planned = scores_event(noise.noise_multiplier, facts.repeats * len(noise.epochs), event.relation)
@@ -143,8 +161,17 @@ def compute_claims(
     return claims
 
 
-def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger) -> Iterator[str | None]:
-    """Yield what the fields of a card say of each other, and of the ledger, that cannot all be true."""
+def _attacked(row: AuditRow, epsilon: float, delta: float) -> dict[str, Any]:
+    """Return the claim that an audit of a training has attacked; what it says of a sweep is compared with prices."""
+    is_of_sweep = row.kind in (AuditKind.SWEEP.value, AuditKind.SELECTION.value)
+    return {} if is_of_sweep else {"epsilon": epsilon, "delta": delta}
+
+
+def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger, classes: int = 0) -> Iterator[str | None]:
+    """Yield what the fields of a card say of each other, and of the ledger, that cannot all be true.
+
+    ``classes`` is the number of classes of the data, 0 where it is not known.
+    """
     facts, sampling = card.guarantee, card.sampling
     planned = sampling.preliminary_steps + facts.planned_epochs * sampling.steps_per_epoch
     follows = {
@@ -161,19 +188,27 @@ def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger) ->
         yield f"Expected sampling.batch_size = {expected!r}, of guarantee.population, got {sampling.batch_size!r}"
     if not card.exploratory and (card.data.evaluation is Evaluation.EXPLORATORY or not card.noise.secure_generator):
         yield "Expected exploratory = True by data.evaluation and noise.secure_generator, got False"
-    yield _too_little_noise(card, event)
+    yield first_difference(dump(card), settings_of(card))
     yield _another_training(card, event, ledger)
+    yield other_parameters(card, event)
     yield _other_scores(card, ledger)
+    yield first_difference(dump(card), score_noise_of(card, ledger, classes), Tolerance(meaning=_DEVIATION))
+    yield from other_releases(card, ledger)
+    yield _other_attacks(card, ledger)
 
 
-def _too_little_noise(card: CardContent, event: PoissonGaussian) -> str | None:
-    """Say where the noise of all parameters together is less than that of the event."""
-    if card.method is not Method.CLIPLESS or card.freezing is not None or event.noise_multiplier <= 0:
-        return None
-    signal = hypot(*(one.sensitivity / one.noise_std for one in card.parameters))
-    if signal * event.noise_multiplier <= 1.0:  # noise is planned with a little more
-        return None
-    return f"Expected parameters with a noise multiplier of {event.noise_multiplier!r} together, got {1.0 / signal!r}"
+def _other_attacks(card: CardContent, ledger: Ledger) -> str | None:
+    """Say where an audit is said to have attacked a price of the sweep that is larger than that of the ledger.
+
+    A sweep that was extended after its audit costs more than what was attacked.
+    """
+    questions = {AuditKind.SWEEP.value: "everything", AuditKind.SELECTION.value: "winner"}
+    for place, one in enumerate(card.audits):
+        if one.kind in questions:
+            most = ledger.answers(one.delta, tight=True)[questions[one.kind]].epsilon
+            if not one.epsilon <= most * (1.0 + _MEANING):
+                return f"Expected audits.{place}.epsilon <= {most!r}, the price at its delta, got {one.epsilon!r}"
+    return None
 
 
 def _another_training(card: CardContent, event: PoissonGaussian, ledger: Ledger) -> str | None:

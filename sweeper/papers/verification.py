@@ -1,13 +1,15 @@
 """Checking a picked model by its papers alone: schema, hashes, signature, and every claim against the ledger."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from clipless.datasets.catalog import SOURCES
+from clipless.datasets.metadata import units_word
 from clipless.errors import CliplessError
 from sweeper.adapters import dump
 from sweeper.errors import RecordError, SweeperError
@@ -35,8 +37,12 @@ from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import read_object, to_text
 
+_ROW = "row"
+_UNIT_FACT = "The privacy unit is "  # begins `clipless.datasets.metadata.counts_fact` where it is no row
+_COUNTED = "The number of training "  # begins the fact of `sweeper.privacy.claims` that has N
 _MEANING = "and what it means to a person"
 _EXACT = "all of these numbers are those of the ledger to the last bit"
+_DECLARED = "scores, what audits attained, how sensitivities are divided, rows held back, what data and people declare"
 _ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
 # of content that keeps to the schema and makes no sense
 _FAILURES = (SweeperError, CliplessError, KeyError, TypeError, ValueError, ArithmeticError, OSError)
@@ -176,9 +182,10 @@ def _check_sources(folder: Path, card: CardContent) -> str:
     if "delta" in privacy:
         follows["guarantee"] = {"delta": privacy["delta"]}
     follows["data"] = {name: data[name] for name in ("name", "evaluation") if name in data}
-    if "unit" in data:
-        follows.setdefault("guarantee", {})["unit"] = data["unit"]
-    false = first_difference(dump(card), follows)
+    unit = _stated_unit(data)
+    if unit is not None:
+        follows.setdefault("guarantee", {})["unit"] = unit
+    false = first_difference(dump(card), follows) or _other_unit(card)
     if false is None and set(card.deployment) != set(follows["deployment"]):
         false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card.deployment)}"
     if false is None and card.account and not card.account.to_claim().is_stated(card.conditions):
@@ -190,7 +197,28 @@ def _check_sources(folder: Path, card: CardContent) -> str:
         if name != card.data.name:
             raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
     of_spec = "delta, account, deployment, and of the data as far as it states them"
-    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, {of_spec}"
+    declared = "" if unit is not None else f"; privacy unit {card.guarantee.unit!r} is only declared (ranges file)"
+    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, {of_spec}{declared}"
+
+
+def _stated_unit(data: Mapping[str, Any]) -> str | None:
+    """Return the privacy unit that a spec states of its data, None where a ranges file or a plug-in may state another.
+
+    Silence is a row.
+    """
+    unit = str(data.get("unit", _ROW))
+    silent = unit == _ROW and ("ranges" in data or data.get("name") not in (None, *SOURCES))
+    return None if silent else unit
+
+
+def _other_unit(card: CardContent) -> str | None:
+    """Say where what a card calls public of the units of its training is of another privacy unit."""
+    facts = card.guarantee
+    counted = f"{_COUNTED}{units_word(facts.unit)}, N = {facts.population}."
+    other = next((one for one in card.public if one.startswith(_COUNTED) and one != counted), None)
+    told = f"column {facts.unit!r}"
+    other = other or next((one for one in card.public if one.startswith(_UNIT_FACT) and told not in one), None)
+    return None if other is None else f"Expected guarantee.unit of which public says {other!r}, got {facts.unit!r}"
 
 
 def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:
@@ -216,4 +244,4 @@ def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:
         epsilon = round_up(card.score_noise.of_the_trial.epsilon)
         yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")
     yield Check(holds=_EXACT if found.exact else _ROUNDED)
-    yield Check(holds="not computed again, by whoever made the card: scores, audits, what data and people declare")
+    yield Check(holds=f"not computed again, by whoever made the card: {_DECLARED}")

@@ -227,6 +227,13 @@ CLAIMS = [
     ("noise", "noise_multiplier"),
     ("noise", "secure_generator"),
     ("parameters", 0, "noise_std"),
+    ("parameters", 0, "sensitivity"),
+    ("sensitivity_fraction",),
+    ("follow_weights",),
+    ("guarantee", "unit"),
+    ("scores", "validation", "epsilon"),
+    ("audits", 0, "epsilon"),
+    ("audits", 0, "delta"),
     ("trial",),
     ("epoch",),
 ]
@@ -300,10 +307,11 @@ def test_a_price_less_by_a_digit_or_more_than_rounding_is_noticed(papers, conten
     assert "differ as between processors" in [check.holds for check in verify_papers(papers)][-2]
 
 
-def test_noise_that_is_a_little_less_than_the_price_says_is_noticed(papers, content, forge):
+@pytest.mark.parametrize("factor", [1 - 1e-11, 1 + 1e-8, 10.0], ids=["less", "more", "ten times"])
+def test_noise_that_is_another_than_the_price_says_is_noticed(papers, content, forge, factor):
     (papers / "card.sig").unlink()
     for parameter in content["parameters"]:
-        parameter["noise_std"] *= 1 - 1e-11
+        parameter["noise_std"] *= factor
     forge(papers, content)
     assert "Expected parameters with a noise multiplier" in failure(papers)
 
@@ -334,10 +342,119 @@ def test_what_the_spec_states_of_the_data_is_what_the_card_says(papers, content,
     assert f"Expected {told} = {value!r}, got" in failure(papers)
 
 
+def test_a_unit_that_a_ranges_file_may_state_is_only_declared_and_is_that_of_the_public_facts(papers, content, forge):
+    (papers / "card.sig").unlink()
+    spec = yaml.safe_load((papers / "spec.yaml").read_text())
+    spec["data"] = {"path": "digits.csv", "ranges": "digits.ranges.yaml"}
+    (papers / "spec.yaml").write_text(yaml.safe_dump(spec))
+    forge(papers, content)
+    assert failure(papers) is None
+    assert any("privacy unit 'row' is only declared" in check.holds for check in verify_papers(papers))
+    content["guarantee"]["unit"] = "patient"
+    forge(papers, content)
+    assert "got 'patient'" in failure(papers)
+    counted = f"The number of training units, N = {content['guarantee']['population']}."
+    forge(papers, content | {"public": [counted, "The privacy unit is a value of column 'person' with all its rows."]})
+    assert "column 'person'" in failure(papers)
+    forge(papers, content | {"public": [counted, "The privacy unit is a value of column 'patient' with all its rows."]})
+    assert failure(papers) is None
+
+
+def with_score_noise(content, **changes):
+    """A card whose scores were paid for as `paid_ledger` says, but for these changes."""
+    noise = {
+        "names": ["accuracy"],
+        "noise_multiplier": 3.0,
+        "apart": True,
+        "std": {"validation": 0.015, "test": 0.01},
+        "rows": {"validation": 100, "test": 200},
+        "epochs": [content["guarantee"]["planned_epochs"]],
+        "best_of": None,
+        "curves": None,
+        "of_the_trial": content["guarantee"]["chosen_afterwards"],
+    }
+    noise |= changes
+    told = [f"{std:.3g} on {split} rows" for split, std in noise["std"].items()]
+    conditions = [*content["conditions"], *told]
+    return CardContent.model_validate(content | {"score_noise": noise, "conditions": conditions})
+
+
+@pytest.fixture
+def paid_ledger(content, tmp_path):
+    ledger, event = Ledger(tmp_path / "ledger.jsonl"), PoissonGaussian.from_json(content["event"])
+    ledger.open(content["trial"], event, scores=PaidScores(event=scores_event(3.0, 1, event.relation), apart=True))
+    test = PaidScores(event=scores_event(4.0, 1, event.relation), apart=True)
+    ledger.enter_test(content["trial"], content["epoch"], test)
+    return ledger
+
+
+def contradicted(card, ledger):
+    """What a card says that the ledger contradicts."""
+    said = recomputation.contradictions(card, card.event.to_event(), ledger, classes=2)
+    return [one for one in said if one is not None]
+
+
+NOISE_OF_SCORES = [
+    ({"std": {"validation": 0.0015, "test": 0.01}}, "score_noise.std.validation"),
+    ({"std": {"validation": 0.015, "test": 0.001}}, "score_noise.std.test"),
+    ({"rows": {"validation": 1000, "test": 200}}, "score_noise.std.validation"),
+    ({"apart": False}, "score_noise.apart"),
+    ({"names": ["accuracy", "balanced_accuracy"]}, "score_noise.std.validation"),
+    ({"epochs": [1, 2]}, "score_noise.epochs of 1 releases"),
+    ({"epochs": [1]}, "score_noise.epochs spread over"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), NOISE_OF_SCORES, ids=[str(one) for one, _ in NOISE_OF_SCORES])
+def test_the_noise_of_scores_follows_from_what_was_charged(content, paid_ledger, changes, told):
+    assert contradicted(with_score_noise(content), paid_ledger) == []
+    assert told in contradicted(with_score_noise(content, **changes), paid_ledger)[0]
+
+
+def test_the_noise_of_scores_is_what_the_conditions_state(content, paid_ledger):
+    card = with_score_noise(content)
+    silent = card.model_copy(update={"conditions": content["conditions"]})
+    assert "conditions to state the noise 0.015 on validation rows" in contradicted(silent, paid_ledger)[0]
+
+
+def test_an_audit_attacked_no_larger_price_than_that_of_the_ledger(content, paid_ledger):
+    price = paid_ledger.answers(1e-3, tight=True)["everything"].epsilon
+    card = with_score_noise(content)
+    for epsilon, count in ((price, 0), (0.5 * price, 0), (1.01 * price, 1)):
+        row = {"kind": "sweep-price", "epsilon": epsilon, "delta": 1e-3, "attained": 0.0}
+        audits = [row | {"confidence": 0.95, "contradicted": False}]
+        told = CardContent.model_validate(card.model_dump() | {"audits": audits})
+        assert len(contradicted(told, paid_ledger)) == count
+
+
+def test_noise_of_dp_sgd_is_that_of_the_clipping_norm(content, paid_ledger):
+    card = CardContent.model_validate(with_score_noise(content).model_dump() | {"method": "dp-sgd", "clip_norm": 1.5})
+    config = {**card.config, "training": {**card.config["training"], "method": "dp-sgd"}}
+    std = 1.5 * content["event"]["noise_multiplier"] * (1 + 2.0**-40)
+
+    def told(sensitivity, noise_std):
+        one = {"name": "a", "sensitivity": sensitivity, "noise_std": noise_std}
+        return contradicted(
+            CardContent.model_validate(card.model_dump() | {"parameters": [one], "config": config}), paid_ledger
+        )
+
+    assert told(1.5, std) == []
+    assert "parameters.0.noise_std" in told(1.5, 1.01 * std)[0]
+    assert "parameters.0.sensitivity" in told(3.0, 2 * std)[0]
+
+
+def test_the_unit_of_a_bundled_data_set_is_a_row_whatever_public_facts_say(papers, content, forge):
+    (papers / "card.sig").unlink()
+    content["guarantee"]["unit"] = "patient"
+    counted = f"The number of training units, N = {content['guarantee']['population']}."
+    forge(papers, content | {"public": [counted]})
+    assert "Expected guarantee.unit = 'row', got 'patient'" in failure(papers)
+
+
 @pytest.mark.parametrize("stated", [3.0, 2.5, None], ids=["charged", "less", "none"])
 def test_the_noise_of_scores_is_that_of_the_ledger(content, tmp_path, stated):
     ledger, event = Ledger(tmp_path / "ledger.jsonl"), PoissonGaussian.from_json(content["event"])
-    paid = PaidScores(event=scores_event(3.0, 5, event.relation), apart=True)
+    paid = PaidScores(event=scores_event(3.0, 1, event.relation), apart=True)
     ledger.open(content["trial"], event, scores=paid)
     noise = (
         None
@@ -346,15 +463,17 @@ def test_the_noise_of_scores_is_that_of_the_ledger(content, tmp_path, stated):
             "names": ["accuracy"],
             "noise_multiplier": stated,
             "apart": True,
-            "std": {},
-            "rows": {},
-            "epochs": [1],
+            "std": {"validation": stated * 0.5 / 100, "test": 0.02},
+            "rows": {"validation": 100, "test": 100},
+            "epochs": [content["guarantee"]["planned_epochs"]],
             "best_of": None,
             "curves": None,
             "of_the_trial": content["guarantee"]["chosen_afterwards"],
         }
     )
-    card = CardContent.model_validate(content | {"score_noise": noise})
+    told = "" if stated is None else f"{stated * 0.5 / 100:.3g} on validation rows and 0.02 on test rows"
+    conditions = [*content["conditions"], told]
+    card = CardContent.model_validate(content | {"score_noise": noise, "conditions": conditions})
     said = [one for one in recomputation.contradictions(card, event, ledger) if one is not None]
     assert said == [] if stated == 3.0 else said == [f"Expected score_noise.noise_multiplier = 3.0, got {stated}"]
 
