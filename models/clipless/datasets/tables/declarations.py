@@ -6,7 +6,7 @@ nature or the form that was filled in. Nothing here reads data.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite, pi
+from math import isfinite, pi, ulp
 from typing import TypeAlias
 
 from clipless.datasets.metadata import Evaluation
@@ -17,6 +17,7 @@ from clipless.errors import DeclarationError
 UNPAID_SOURCE = "data (unpaid)"
 LONGEST_TEXT = 100_000
 MOST_BINS = 256
+_LEAST_RESOLVED = 2.0**-22  # of a range that is mapped to length 2, by which a double may round a cell of it
 TEXT_UNIT = "bytes of text"  # of rows that only an encoder turns into numbers
 MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 
@@ -35,6 +36,10 @@ class Numeric:
         missing: stands in for a missing or non-finite value, in the column's units, and in rows that may not be checked
             for a text that is no number; None refuses such values.
         bins: K, the number of coordinates; None for the one number.
+
+    Raises:
+        DeclarationError: numbers that are out of range or not finite, or a range so narrow beside its ends that a cell
+            in double precision is off by more than certificates allow for (`clipless.certificates.outputs`).
     """
 
     low: float
@@ -49,6 +54,11 @@ class Numeric:
             raise DeclarationError(f"Expected low <= missing <= high, got missing={self.missing!r}")
         if self.bins is not None and not (type(self.bins) is int and 2 <= self.bins <= MOST_BINS):
             raise DeclarationError(f"Expected a whole number of bins from 2 to {MOST_BINS}, got bins={self.bins!r}")
+        if ulp(max(abs(self.low), abs(self.high))) * self.gain > _LEAST_RESOLVED * (self.high - self.low):
+            raise DeclarationError(
+                f"Expected a range that numbers of double precision resolve, got low={self.low!r}, high={self.high!r}: "
+                "certificates would be off by what they round; subtract a public constant from the column first"
+            )
 
     @property
     def width(self) -> int:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from clipless.datasets import Categorical, Drop, Numeric
 from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_gain, input_norm
 from clipless.datasets.tables.table_file import Table
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 MARKERS = ("", "?")
 
@@ -74,6 +74,26 @@ def test_a_table_of_dropped_columns_is_refused():
         encode(text("A"), Drop())
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "bins"),
+    [(1764374400000000000, 1764374400000010000, None), (-1e300, -1e300 + 1e285, None), (1.7e9, 1.7e9 + 150, 256)],
+)
+def test_a_range_that_doubles_do_not_resolve_is_refused(low, high, bins):
+    with pytest.raises(
+        DeclarationError, match=r"that numbers of double precision resolve, got low=.*subtract a public"
+    ):
+        Numeric(low=low, high=high, bins=bins)
+
+
+def test_cells_of_the_narrowest_range_are_off_by_less_than_certificates_allow_for():
+    low = 2.0**60
+    column = Numeric(low=low, high=low + 2.0**31)
+    wanted = np.arange(2**31 - 2**20, 2**31, 2**9 - 1)  # beyond what doubles resolve there, a grid of 2^8
+    cells = [str(2**60 + int(offset)) for offset in wanted]
+    exact = 2.0 * wanted / 2.0**31 - 1.0
+    assert np.abs(encode(text(*cells), column)[:, 0].astype(np.float64) - exact).max() <= 8 * 2.0**-24
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(), st.sampled_from("ABC?")), min_size=1, max_size=10),
@@ -83,7 +103,7 @@ def test_a_table_of_dropped_columns_is_refused():
 )
 def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_another(rows, low, width, bins):
     declarations = {
-        "n": Numeric(low=low, high=low + max(width, abs(low) * 1e-9), missing=low, bins=bins),
+        "n": Numeric(low=low, high=low + max(width, abs(low) * 1e-7), missing=low, bins=bins),
         "w": Categorical(categories=("A", "B", "C"), other=True),
         "id": Drop(),
     }
