@@ -142,16 +142,12 @@ class AccountClaim:
     @property
     def condition(self) -> str:
         """The claim for a sweep and all others on the same rows together, in two sentences."""
-        return (
-            f"{self._price}, unless its owner raises it, which it records; what is released from the same rows outside "
-            "of it comes on top."
-        )
+        return self._condition(", unless its owner raises it, which it records")
 
-    @property
-    def _price(self) -> str:
+    def _condition(self, revoked: str) -> str:
         return (
             f"{self._opening} Everything that is ever released through it costs epsilon {exactly(self.epsilon)} at "
-            f"delta {self.delta!r} together"
+            f"delta {self.delta!r} together{revoked}; what is released from the same rows outside of it comes on top."
         )
 
     @property
@@ -163,9 +159,9 @@ class AccountClaim:
         return tuple(one for one in conditions if not one.startswith(self._opening))
 
     def is_stated(self, conditions: Sequence[str]) -> bool:
-        """Whether conditions say this of the account, in the words of any version, and nothing else of it."""
+        """Whether conditions say this of the account, in the words of this or an earlier version, and nothing else."""
         said = [one for one in conditions if one not in self.without(conditions)]
-        return len(said) == 1 and said[0].startswith(self._price)
+        return said in ([self.condition], [self._condition("")])
 
     def to_columns(self) -> dict[str, str | float]:
         """Return it as columns of a table."""

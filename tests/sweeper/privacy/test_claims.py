@@ -87,6 +87,7 @@ def test_an_account_that_was_raised_has_one_claim_which_says_that_it_may_be_rais
         (first.conditions, True),
         ((earlier,), True),
         (("a mark",), False),
+        ((first.conditions[1].replace("which it records", "whoever reads it"),), False),
         ((of[30.0].condition,), False),
         ((of[3.0].condition, of[7.0].condition), False),
     ):
