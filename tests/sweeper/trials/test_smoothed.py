@@ -115,6 +115,14 @@ def test_sigma_and_radii_are_in_raw_units(digits, monkeypatch):
     assert scorer(None, few)[1].sigma == 0.5
 
 
+def test_a_radius_is_less_by_what_the_encoding_of_its_row_rounds(digits, monkeypatch):
+    few = digits.validation.take(torch.arange(1))
+    scorer = scorer_of([0.5 + 1e-6], few.y.tolist(), replace(digits.metadata, input_gain=1.0), monkeypatch)
+    assert scorer(None, few)[0] == {"smoothed@0.5": 0.0}
+    scorer = scorer_of([0.5 + 1e-4], few.y.tolist(), replace(digits.metadata, input_gain=1.0), monkeypatch)
+    assert scorer(None, few)[0] == {"smoothed@0.5": 1.0}
+
+
 def test_private_rows_are_refused(digits):
     private = replace(digits.metadata, evaluation=Evaluation.PRIVATE)
     with pytest.raises(SpecError, match=r"no smoothed@0\.1 of the private rows of digits"):
