@@ -63,7 +63,7 @@ def judge(info: ConfigurationsInfo) -> Judged:
     if best not in scores or info.sure is None or not min(scores.values()) < info.sure[0] < scores[best]:
         return Judged(title, scores, _ends(list(scores.values())))
     low = min(min(scores.values()), 2 * info.sure[0] - info.sure[1])  # small differences below it look small
-    return Judged(f"{title}; one colour within the interval of the best", scores, _ends([low, info.sure[0]]))
+    return Judged(title, scores, _ends([low, info.sure[0]]))
 
 
 def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | None:
@@ -86,14 +86,12 @@ def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | Non
 
 def correlations_in_words(judged: Judged, found: dict[str, float] | None) -> str:
     """Return what stands below the lines of the settings that go with scores."""
-    title = judged.title.partition(";")[0]
     count = len(judged.scores)
     if found is None:
-        return f"{count} lines are too few to tell which settings matter"
-    chance = f"beyond chance ({100 * _BY_CHANCE:g} % for all settings)"
+        return f"{count} coloured lines are too few to tell which settings matter"
     if not found:
-        return f"no setting has a rank correlation of {count} lines with {title} that is {chance}"
-    return f"{RHO}: rank correlation of {count} lines with {title}, where it is {chance}"
+        return f"no setting goes with the colours beyond chance (rank correlations of {count} lines)"
+    return f"{RHO}: rank correlation of a setting with the colours of {count} lines, where it is beyond chance"
 
 
 def _axis(info: ConfigurationsInfo, name: str) -> Axis | None:

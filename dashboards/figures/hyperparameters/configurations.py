@@ -122,14 +122,15 @@ def _legend_rows(figure: go.Figure) -> int:
 
 
 def _level_name(title: str, letters: int) -> str:
-    """A name in lines: a long one is broken behind dots too, but for those of numbers, and before what its scale is.
+    """A name in lines: a long one is broken behind dots too, but for those of numbers, and before radius and scale.
 
     >>> _level_name("privacy.epsilon (log)", 9), _level_name("width", 9), _level_name("certified@0.25", 9)
-    ('privacy.<br>epsilon<br>(log)', 'width', 'certified@0.25')
+    ('privacy.<br>epsilon<br>(log)', 'width', 'certified<br>@0.25')
     """
     if len(title) <= letters:
         return escape(title)
-    return "<br>".join(re.sub(r"\.(?!\d)", ".<br>", break_name(part, letters)) for part in title.split(" "))
+    parts = [re.sub(r"\.(?!\d)", ".<br>", break_name(part, letters)) for part in title.split(" ")]
+    return "<br>".join(parts).replace("@", "<br>@")
 
 
 def _draw_lines(

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import count, pairwise
-from math import log
+from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,9 +14,8 @@ from dashboards.figures._theme import Theme
 from sweeper.records import Interval, TrialStatus
 
 _PALE = 0.6  # opacity of bars beside others
-_TOUCHING = 1e-6  # of the width of a mark: rounding of those that touch
 _BARS = 5  # pixels between the intervals of two trials at one epsilon
-_AXES = ((880, 400), (300, 200))  # pixels of the axes of a picture, about; of a column
+_AXES = (880, 300)  # pixels of the width of the axes of a picture, about; of a column
 _PIECES = 12  # of a line between two epochs
 
 
@@ -146,46 +144,7 @@ def beside(figure: go.Figure, place: int, *, narrow: bool) -> float:
     """How many times its epsilon a bar stands at: the first one right of it, the second left, the third right again."""
     first, last = figure.layout.xaxis.range
     pixels = _BARS * ((place + 1) // 2) * (1 if place % 2 else -1)
-    return float(10 ** ((last - first) * pixels / _AXES[narrow][0]))
-
-
-def move_apart(
-    figure: go.Figure, trajectories: Iterable[Trajectory], ends: go.Scatter, size: float, *, narrow: bool
-) -> None:
-    """Put ends that would lie on each other side by side, and beside the marks where trials continued."""
-    first, last = figure.layout.xaxis.range
-    least, most = figure.layout.yaxis.range
-    factor = 10 ** ((last - first) * size / _AXES[narrow][0])
-    height = (most - least) * size / _AXES[narrow][1]
-    taken = [
-        (t.epsilons[i], t.values[i]) for t in trajectories for i, epoch in enumerate(t.epochs) if epoch in t.passed
-    ]
-    x = side_by_side([*zip(ends.x, ends.y, strict=True)], taken, factor, height)
-    ends.update(x=x, name=ends.name + ", ends side by side" * (x != [*ends.x]))
-
-
-def side_by_side(
-    places: Sequence[tuple[float, float]],
-    taken: Iterable[tuple[float, float]],
-    factor: float,
-    height: float,
-) -> list[float]:
-    """The epsilons of marks, by epsilon and value, moved right so that none lies on another or a place that is taken.
-
-    A mark is ``height`` high, and so wide that its sides are at epsilons of this factor.
-
-    >>> side_by_side([(1.0, 0.5), (1.0, 0.505), (1.0, 0.7)], [], 1.1, 0.02)
-    [1.0, 1.1, 1.0]
-    """
-    used: list[tuple[float, float]] = list(taken)
-    found: list[float] = []
-    for epsilon, value in places:
-        near = [log(x / epsilon, factor) for x, y in used if abs(y - value) < height]
-        steps = (step for step in count() if all(abs(step - one) > 1.0 - _TOUCHING for one in near))
-        step = next(steps)
-        found.append(epsilon * factor**step)
-        used.append((found[-1], value))
-    return found
+    return float(10 ** ((last - first) * pixels / _AXES[narrow]))
 
 
 def between(trajectories: Iterable[Trajectory]) -> list[tuple[float, float]]:

@@ -51,7 +51,6 @@ from dashboards.figures.search._ways import (
     between,
     ends_of,
     key,
-    move_apart,
     passes,
     paths,
 )
@@ -308,7 +307,6 @@ def _draw_group(
     ends = ends_of(chosen, group.color, utility, group.name, size=size, symbol=group.symbol, theme=theme)
     if group.pale:
         ends.update(opacity=_PALE + 0.3 * (not info.stages))
-        move_apart(figure, info.trajectories, ends, size, narrow=info.narrow)
     figure.add_traces([path, ends.update(showlegend=False), *([key(path, ends)] if is_key else [])])
 
 
@@ -366,9 +364,9 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     caption=(
         "One line per trial through its epochs; the mark at the end says how the trial ended: a circle is completed, "
         "a square was stopped. Of more than five trials, or of several stages, those that are the best at no epsilon "
-        "are pale, and their ends stand side by side where they would lie on each other. Of more than five of one "
-        "stage the best one stands out, with up to two whose scores lie in its interval. A star is the best point. "
-        "The broad pale steps are the best of all trials within each epsilon. Own epsilon is that of one training if "
+        "are pale. Of more than five of one stage the best one stands out, with up to two whose scores lie in its "
+        "interval. A star is the best point. The broad pale steps are the best of all trials within each epsilon. Own "
+        "epsilon is that of one training if "
         "its configuration and epoch were fixed in advance; who publishes the best model of the sweep pays its price."
     ),
     position=70,

@@ -37,17 +37,19 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
     judged, found = found_of(made(12))
     assert found == {"rate": pytest.approx(-1.0)}
     assert judged.ends == (0.5, pytest.approx(0.775))
-    said = "rank correlation of 12 lines with accuracy, where it is beyond chance (5 % for all settings)"
+    said = "rank correlation of a setting with the colours of 12 lines, where it is beyond chance"
     assert correlations_in_words(judged, found).endswith(said)
     judged, found = found_of(made(12, scores=[0.5 + (5 * i % 7) / 100 for i in range(12)]))
     assert found == {}
-    assert "no setting has a rank correlation of 12 lines with accuracy" in correlations_in_words(judged, found)
+    assert correlations_in_words(judged, found) == (
+        "no setting goes with the colours beyond chance (rank correlations of 12 lines)"
+    )
 
 
 def test_of_few_lines_nothing_is_said(made):
     judged, found = found_of(made(7))
     assert found is None
-    assert correlations_in_words(judged, found) == "7 lines are too few to tell which settings matter"
+    assert correlations_in_words(judged, found) == "7 coloured lines are too few to tell which settings matter"
     assert found_of(made(8))[1] is not None
 
 
@@ -67,4 +69,4 @@ def test_settings_that_matter_stand_next_to_the_results_with_their_correlation(m
     rho = "<br><i>\N{GREEK SMALL LETTER RHO} \N{MINUS SIGN}1.00</i>"
     assert names == ["lot", "kind", f"rate{rho}", "accuracy"]
     (terms,) = (note.text for note in drawn.layout.annotations if note.name == "terms")
-    assert "rank correlation of 12 lines with accuracy, where it is beyond chance" in terms.replace("<br>", " ")
+    assert "with the colours of 12 lines, where it is beyond chance" in terms.replace("<br>", " ")

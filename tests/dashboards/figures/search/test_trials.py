@@ -107,7 +107,7 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
     adds, lone = "trials that are best at some epsilons", "t0, best at some epsilons, stopped"
     assert [*legends(some)] == [
-        ["others, ends side by side", adds, "t7, completed"],
+        ["others", adds, "t7, completed"],
         ["others, completed", "others, stopped", f"{adds}, completed", lone, "t7, completed"],
     ]
 
