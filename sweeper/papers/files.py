@@ -161,9 +161,9 @@ def _names(suffix: str, file: BinaryIO) -> frozenset[str] | None:
             case ".csv":
                 return frozenset(next(csv.reader([file.readline().decode("utf-8-sig")]), ()))
             case ".parquet":
-                import pyarrow.parquet
+                from clipless.datasets.tables.table_file import parquet_columns  # imports pyarrow
 
-                return frozenset(pyarrow.parquet.read_schema(file).names)
+                return frozenset(parquet_columns(file))
             case ".json" | ".yaml" | ".yml":
                 found = json.load(file) if suffix == ".json" else yaml.safe_load(file)
                 return frozenset(map(str, found)) if isinstance(found, Mapping) else frozenset()

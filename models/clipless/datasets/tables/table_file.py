@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import nan
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -294,6 +294,15 @@ def _header(path: Path) -> list[str]:
 def _read_parquet(path: Path) -> dict[str, Array]:
     table = pyarrow.parquet.read_table(path)
     return dict(zip(_unique(table.column_names, path), table.columns, strict=True))
+
+
+def parquet_columns(file: BinaryIO) -> list[str]:
+    """Return the names of the columns of a parquet file.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return list(pyarrow.parquet.read_schema(file).names)
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
