@@ -5,6 +5,7 @@ suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes 
 ``figures`` names the figures of a sweep and what it lacks for them, and ``figure`` draws one of them.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from dashboards.data import SweepData, read
@@ -20,8 +21,12 @@ from sweeper.store.jsonl import replace_file
 _WHOLE = ("json", "csv", "html")  # formats in which a sweep keeps its front
 
 
-def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | None = None) -> Path:
+def export(
+    folder: Path, path: Path, figure: str | None = None, paper: Paper | None = None, *, called: str = ""
+) -> Path:
     """Write the front of the sweep in ``folder``, or one of its figures, to ``path`` and return it.
+
+    Commands in it name the folder, or what it is ``called`` where readers may not know where it lies.
 
     Raises:
         RecordError: the folder holds no readable front, or a file that a sweep or a model is read from.
@@ -30,7 +35,8 @@ def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | N
             that cannot be written.
     """
     _check_place(folder, path, figure)
-    return export_front(read(folder), path, figure=figure, paper=paper)
+    data = read(folder)
+    return export_front(replace(data, directory=called or data.directory), path, figure=figure, paper=paper)
 
 
 def _check_place(folder: Path, path: Path, figure: str | None) -> None:

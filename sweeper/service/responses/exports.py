@@ -68,6 +68,6 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None, preset: s
         raise UnknownSweepError(NO_FRONT)
     paper = None if preset is None else Paper.of(preset, None, None, title=False)
     with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
-        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure, paper)
+        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure, paper, called=folder.path.name)
         content = path.read_bytes()
     return RenderedResponse.of(content, Format(format_).media_type, pack=format_ not in ("png", "pdf"))

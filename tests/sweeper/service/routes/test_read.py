@@ -161,8 +161,7 @@ def test_the_front_as_csv_is_the_rows_that_are_on_it(client, folder):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("folder")
-def test_the_report_comes_as_a_page_that_may_load_nothing(client):
+def test_the_report_comes_as_a_page_that_may_load_nothing_and_tells_no_path(client, folder):
     answer = client.get(f"{URL}/front", params={"format": "html"})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/html")
@@ -171,6 +170,8 @@ def test_the_report_comes_as_a_page_that_may_load_nothing(client):
     assert "default-src 'none'" in policy
     assert "sandbox allow-scripts" in policy
     assert "allow-same-origin" not in policy
+    assert str(folder.path.parent) not in answer.text
+    assert f"pick {folder.path.name}" in answer.text
 
 
 @pytest.mark.chromium
@@ -207,7 +208,7 @@ def test_a_figure_of_the_report_comes_alone(client, folder):
 
 
 def test_without_a_browser_pictures_are_unavailable_and_nothing_else(client, folder, monkeypatch):
-    def none(*_):
+    def none(*_, **_options):
         raise ExportError(f"Expected a Chromium or Chrome for png, found none ({folder.path})")
 
     monkeypatch.setattr(exports, "exporter", lambda _: none)
@@ -218,7 +219,7 @@ def test_without_a_browser_pictures_are_unavailable_and_nothing_else(client, fol
 
 @pytest.mark.usefixtures("folder")
 def test_a_picture_may_have_the_width_of_a_paper_and_nothing_else_has_one(client, monkeypatch):
-    def drawn(_folder, path, _figure, paper):
+    def drawn(_folder, path, _figure, paper, **_options):
         path.write_text(str(paper))
         return path
 
@@ -235,7 +236,7 @@ def test_a_picture_may_have_the_width_of_a_paper_and_nothing_else_has_one(client
 def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client, monkeypatch):
     gate = threading.Event()
 
-    def held(_folder, path, *_):
+    def held(_folder, path, *_, **_options):
         gate.wait(300)
         path.write_text("drawn")
         return path
