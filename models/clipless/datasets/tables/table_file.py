@@ -224,12 +224,10 @@ def _shortest_decimals(numbers_N: NDArray[np.float32]) -> NDArray[np.float64]:
         exact = sizes_N[left]
         places = digits - 1 - np.floor(np.log10(exact))
         up, down = (10.0 ** np.maximum(sign * places, 0.0) for sign in (1, -1))  # one of both is 1
-        near = np.rint(exact * up / down)
-        further = near + np.where(near > exact * up / down, -1.0, 1.0)
-        near, further = near * down / up, further * down / up
-        is_near, is_further = (one.astype(np.float32) == exact.astype(np.float32) for one in (near, further))
-        sizes_N[left[is_near | is_further]] = np.where(is_near, near, further)[is_near | is_further]
-        left, digits = left[~(is_near | is_further)], digits + 1
+        near = np.rint(exact * up / down) * down / up
+        is_found = near.astype(np.float32) == exact.astype(np.float32)
+        sizes_N[left[is_found]] = near[is_found]
+        left, digits = left[~is_found], digits + 1
     sizes_N[np.signbit(numbers_N)] *= -1.0
     return sizes_N
 

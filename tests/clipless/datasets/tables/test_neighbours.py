@@ -231,6 +231,7 @@ def test_a_value_is_the_same_in_every_type(cells):
 def test_a_number_of_single_precision_is_the_decimal_that_programs_write_of_it():
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
     edges = np.arange(1, 2**24, 1_001) * 2.0 ** np.arange(-50, 50)[np.arange(1, 2**24, 1_001) % 100]
+    edges = np.concatenate([edges, *(2.0 ** -np.arange(1, 149) * near for near in (1, 1 - 2.0**-24, 1 + 2.0**-23))])
     decimals = np.round(np.linspace(0, 1, 10_001), 4)
     numbers = np.concatenate([bits.view(np.float32), edges.astype(np.float32), decimals.astype(np.float32)])
     numbers = numbers[~np.isnan(numbers)]
