@@ -3,8 +3,8 @@
 From the event that the card states and the rows of the ledger follow both prices of the training, what the sweep costs,
 what the scores cost, and what all of it means to a person; so do the claims that audits attacked. That the noise of
 parameters and of scores is the one that was charged is checked by `sweeper.papers.stated_noise`. Scores, what audits
-attained, single sensitivities, numbers of rows held back and what the data set declares do not follow from them; a
-signature says who stands for those.
+attained, single sensitivities, numbers of rows held back, which epoch a model is of and what the data set declares do
+not follow from them; a signature says who stands for those.
 
 On one kind of processor, with the same versions, all numbers are computed alike to the last bit, whatever the number of
 threads. On another kind, exp, log and sums of products round differently: a divergence changes by a few 2^-53 for each
@@ -16,7 +16,7 @@ is copied, like rates and numbers of steps, is compared exactly.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isclose, sqrt
+from math import ceil, isclose, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +174,18 @@ def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger, cl
     """
     facts, sampling = card.guarantee, card.sampling
     planned = sampling.preliminary_steps + facts.planned_epochs * sampling.steps_per_epoch
-    follows = {
+    follows: dict[str, dict[str, Any]] = {
+        "sampling": {
+            "sampling_rate": event.sampling_rate,
+            "steps_per_epoch": ceil(facts.population / sampling.batch_size),
+        },
         "guarantee": {"relation": event.relation.value, "delta": card.config["privacy"]["delta"]},
-        "sampling": {"sampling_rate": event.sampling_rate},
         "noise": {"noise_multiplier": event.noise_multiplier},
         "event": {"steps": planned},
     }
+    epochs = card.config["training"].get("epochs")
+    if epochs is not None:
+        follows["guarantee"]["planned_epochs"] = epochs
     yield first_difference(dump(card), follows)
     if not 1 <= card.epoch <= facts.planned_epochs:
         yield f"Expected epoch from 1 to guarantee.planned_epochs = {facts.planned_epochs}, got {card.epoch}"

@@ -42,7 +42,10 @@ _UNIT_FACT = "The privacy unit is "  # begins `clipless.datasets.metadata.counts
 _COUNTED = "The number of training "  # begins the fact of `sweeper.privacy.claims` that has N
 _MEANING = "and what it means to a person"
 _EXACT = "all of these numbers are those of the ledger to the last bit"
-_DECLARED = "scores, what audits attained, how sensitivities are divided, rows held back, what data and people declare"
+_DECLARED = (
+    "scores, what audits attained, how sensitivities are divided, which epoch the model is of, rows held back, what "
+    "data and people declare"
+)
 _ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
 # of content that keeps to the schema and makes no sense
 _FAILURES = (SweeperError, CliplessError, KeyError, TypeError, ValueError, ArithmeticError, OSError)

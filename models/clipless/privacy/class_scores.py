@@ -37,7 +37,7 @@ Noise is known and so are errors: by the delta method for noise, from above wher
 noise; for the sampling of the rows as a number of rows that a plain share would have the same error with (Hanley and
 McNeil 1982 for AUROC). Of a class whose size does not exclude that it has less than one row, by two deviations of its
 noise, no number of rows says anything of its recall: it counts as a quarter of a row, with which an interval holds
-every share, however many releases agree.
+every share, however many releases agree. Noise of more than a row says that by itself: sizes are no smaller than it.
 
 Shape letters: B rows, M answers, K classes, P numbers of a release.
 """
@@ -65,7 +65,7 @@ _STEP_BITS = 20  # of a share of a unit's rows, and of the order
 _COARSEST = 2.0**-21  # all sums are whole numbers of it
 _SIZE_WEIGHT = 0.5  # w
 _UNKNOWN_SIZES = 2.0  # of the population, noise that leaves nothing of the size of a class: no slope shows that
-_DOUBTED = 2.0  # deviations of the noise of a size within which a class may have less than one row
+_DOUBTED = 2.0  # deviations of the noise of a size, at most a row, within which a class may have less than one
 _UNKNOWN_ROWS = 0.25  # with which half a row is more than any share and the noise of a recall together
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
@@ -219,7 +219,7 @@ class ClassScores:
     @property
     def sampled(self) -> Floats:
         """Rows by which sampling is estimated, (K,): `rows`, or less than one where a class may have less than that."""
-        doubted = self.sizes < 1.0 + _DOUBTED * _size_noise(self.std, self.form.classes)
+        doubted = self.sizes < 1.0 + _DOUBTED * min(_size_noise(self.std, self.form.classes), 1.0)
         return np.where(doubted, _UNKNOWN_ROWS, self.rows)
 
     @property

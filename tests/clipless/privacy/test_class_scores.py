@@ -250,3 +250,10 @@ def test_noise_as_large_as_the_rows_leaves_nothing_known_of_scores_by_class(nois
         found = ClassScores.of(numbers, form, 85, noise)
         errors += [found.auroc_error.std, found.balanced_error.std, *(one.std for one in found.recall_errors)]
     assert (min(errors) >= 1.0) is (noise > 85 / 2), "an interval of all shares"
+
+
+def test_a_class_of_many_rows_is_not_doubted_for_much_noise():
+    form = ScoreForm(1, 3, hits=True, order=False)
+    found = expect_scores(form, 199, 20.0, [40.0, 80.0, 79.0], 0.8)
+    assert (found.sampled == found.rows).all()
+    assert expect_scores(form, 199, 0.1, [0.0, 100.0, 99.0], 0.8).sampled.tolist() == [0.25, 100.0, 99.0]

@@ -247,6 +247,27 @@ def test_a_claim_that_the_ledger_does_not_bear_is_noticed_whatever_else_fits_it(
     assert failure(papers) is not None
 
 
+def test_an_epoch_has_the_steps_of_its_rows_and_a_plan_the_epochs_of_its_configuration(papers, content, forge):
+    """The own epsilon of a point follows from how many steps its epochs have."""
+    (papers / "card.sig").unlink()
+    steps, before = content["event"]["steps"], content["sampling"]["preliminary_steps"]
+    for sampling, guarantee, told in (
+        ({"steps_per_epoch": 1}, {"planned_epochs": steps - before}, "Expected sampling.steps_per_epoch = "),
+        (
+            {"preliminary_steps": steps - content["sampling"]["steps_per_epoch"]},
+            {"planned_epochs": 1},
+            "planned_epochs",
+        ),
+    ):
+        forged = content | {
+            "sampling": content["sampling"] | sampling,
+            "guarantee": content["guarantee"] | guarantee,
+            "epoch": 1,
+        }
+        forge(papers, forged)
+        assert told in failure(papers)
+
+
 def test_every_number_that_follows_from_the_ledger_is_compared(signed, content):
     event = PoissonGaussian.from_json(content["event"])
     ledger = Ledger(signed.folder / "ledger.jsonl")
