@@ -25,14 +25,24 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise, sprea
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
 
+_STATED = (  # section and name in a configuration, and where a card says it
+    ("training", "method", "method"),
+    ("training", "batch_size", "sampling", "batch_size"),
+    ("training", "clip_norm", "clip_norm"),
+    ("training", "gradient_clip_schedule", "clipping", "kind"),
+    ("privacy", "relation", "guarantee", "relation"),
+    ("privacy", "noise", "noise", "allocation"),
+)
 _SPARE = 2.0**-30  # relative, of noise beyond that of the event; 2^-40 is planned
 
 
 def other_parameters(card: CardContent, event: PoissonGaussian) -> str | None:
     """Say where the noise of all parameters together is another than that of the event."""
     sigma = event.noise_multiplier
-    if card.method is Method.NON_PRIVATE or not sigma > 0 or not card.parameters:
+    if card.method is Method.NON_PRIVATE or not sigma > 0:
         return None
+    if not card.parameters:
+        return "Expected parameters with their noise, got none"
     if card.method is Method.DP_SGD:
         found = (_unlike_its_clipping(card, place, sigma) for place in range(len(card.parameters)))
         return next((one for one in found if one is not None), None)
@@ -53,14 +63,18 @@ def _unlike_its_clipping(card: CardContent, place: int, sigma: float) -> str | N
 
 
 def settings_of(card: CardContent) -> dict[str, Any]:
-    """Return what the configuration of a card says of the noise of its training."""
-    training, privacy = card.config["training"], card.config["privacy"]
+    """Return what the configuration of a card says of its training's batches and noise, where it says it."""
+    training = card.config["training"]
     found: dict[str, Any] = {
         "sensitivity_fraction": training.get("sensitivity_fraction") or 1.0,
         "follow_weights": bool(training.get("follow_weights")),
     }
-    found |= {"method": training["method"]} if training.get("method") else {}
-    return found | ({"noise": {"allocation": privacy["noise"]}} if privacy.get("noise") else {})
+    for section, name, field, *within in _STATED:
+        value = card.config[section].get(name)
+        if value and (name != "clip_norm" or card.method is Method.DP_SGD):
+            value = float(value) if isinstance(value, int) else value  # cards have no whole numbers here
+            found[field] = {within[0]: value} if within else value
+    return found
 
 
 def score_noise_of(card: CardContent, ledger: Ledger, classes: int) -> dict[str, Any]:

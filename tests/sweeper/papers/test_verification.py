@@ -16,7 +16,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.federated.keys import read_key
-from sweeper.papers import recomputation
+from sweeper.papers import recomputation, stated_noise
 from sweeper.papers.files import PAPERS, sums_of
 from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
@@ -245,6 +245,26 @@ def test_a_claim_that_the_ledger_does_not_bear_is_noticed_whatever_else_fits_it(
     (papers / "card.sig").unlink()
     forge(papers, changed(content, path))
     assert failure(papers) is not None
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "told"),
+    [
+        ("training", "batch_size", 7, "sampling.batch_size = 7.0"),
+        ("training", "gradient_clip_schedule", "adaptive", "clipping.kind = 'adaptive'"),
+        ("privacy", "relation", "replace-one", "guarantee.relation = 'replace-one'"),
+    ],
+)
+def test_what_the_configuration_says_of_batches_and_noise_is_what_the_card_says(content, section, name, value, told):
+    config = content["config"] | {section: content["config"][section] | {name: value}}
+    card = CardContent.model_validate(content | {"config": config})
+    assert told in recomputation.first_difference(content, stated_noise.settings_of(card))
+
+
+def test_a_card_without_noise_of_parameters_is_noticed(papers, content, forge):
+    (papers / "card.sig").unlink()
+    forge(papers, content | {"parameters": []})
+    assert "Expected parameters with their noise, got none" in failure(papers)
 
 
 def test_an_epoch_has_the_steps_of_its_rows_and_a_plan_the_epochs_of_its_configuration(papers, content, forge):
