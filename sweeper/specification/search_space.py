@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
+from clipless.plans.method import Method
 from sweeper.records import Scalar
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.messages import did_you_mean_or_known, mistake
@@ -30,8 +31,9 @@ class Suggester(Protocol):
         """Propose one of the choices."""
 
 
-COSTS = ("training.batch_size", "training.epochs", "privacy.epsilon", "privacy.noise_multiplier")
-"""Names of the dimensions that set what a training costs."""
+_COSTS = ("training.batch_size", "training.epochs", "privacy.epsilon", "privacy.noise_multiplier")
+_RELEASES = ("model.standardise", "model.input_quantile")  # each is one release more, where it has a value
+_METHOD = "training.method"  # one of them has no noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +59,17 @@ class SearchSpace:
     @property
     def open_costs(self) -> tuple[str, ...]:
         """The open values that set what a training costs."""
-        names = [dimension.name for dimension in self.dimensions if dimension.space is not None]
-        return tuple(name.rpartition(".")[2] for name in COSTS if name in names)
+        keys = {one.key for one in self.dimensions if _sets_cost(one)}
+        return tuple(key.rpartition(".")[2] for key in (*_COSTS, *_RELEASES, _METHOD) if key in keys)
 
     def ends(self, proposal: Mapping[str, Scalar]) -> list[dict[str, Scalar]]:
         """Return a proposal with every combination of the ends of open costs; nothing where none of them is open."""
-        spaces = {one.name: one.space for one in self.dimensions if one.name in COSTS and one.name in proposal}
-        ends = {name: space.extremes() for name, space in spaces.items() if space is not None}
+        spaces = {one.name: one.space for one in self.dimensions if _sets_cost(one) and one.name in proposal}
+        ends = {name: _ends(space) for name, space in spaces.items() if space is not None}
         if not ends:
             return []
-        return [{**proposal, **dict(zip(ends, values, strict=True))} for values in product(*ends.values())]
+        chosen = (dict(zip(ends, values, strict=True)) for values in product(*ends.values()))
+        return [self.suggest(_Known({**proposal, **one})) for one in chosen]
 
     def suggest(self, trial: Suggester) -> dict[str, Scalar]:
         """Ask for every open value, each under its dimension's name."""
@@ -109,6 +112,39 @@ class SearchSpace:
         if value not in dimension.space:
             raise mistake(self.source, f"a value within {dimension.space.to_plain()}", dimension.name, value)
         return value
+
+
+def _sets_cost(dimension: Dimension) -> bool:
+    """Whether a dimension is open, and one of its values may cost more than another."""
+    space, key = dimension.space, dimension.key
+    values = space.values if isinstance(space, Choices) else ()
+    if key == _METHOD:
+        return Method.NON_PRIVATE.value in values and len(values) > 1
+    if key in _RELEASES:
+        return len({bool(value) for value in values}) > 1
+    return key in _COSTS and space is not None
+
+
+def _ends(space: Range | Choices) -> tuple[Any, ...]:
+    """Return the smallest and the largest value of numbers, and every choice of anything else."""
+    if isinstance(space, Choices) and not all(type(value) in (int, float) for value in space.values):
+        return space.values
+    return space.extremes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Suggests what is known, and the least or the first value of what is not."""
+
+    values: Mapping[str, Scalar]
+
+    def suggest_float(self, name: str, low: float, *_: Any, **__: Any) -> Any:
+        return self.values.get(name, low)
+
+    suggest_int = suggest_float
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.values.get(name, choices[0])
 
 
 def _ask(trial: Suggester, name: str, space: Range | Choices) -> Scalar:

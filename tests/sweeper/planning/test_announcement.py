@@ -150,6 +150,12 @@ def test_one_stage_has_no_explorers_to_give_more(within, digits):
     assert list(make_sweep_plan(alone, digits).spending.other_cuts()) == ["sweep_epsilon: 8"]
 
 
+def test_a_sweep_that_may_train_without_noise_is_said_to_cost_infinity(spec, digits):
+    content = spec.to_plain()
+    content["training"]["method"] = ["clipless", "non-private"]
+    assert "epsilon inf" in make_sweep_plan(Spec.from_mapping(content), digits).announcement
+
+
 def test_the_estimate_looks_at_the_ends_of_what_trials_cost(spec, digits):
     content = spec.to_plain()
     content["training"]["batch_size"] = {"int": [100, 500]}

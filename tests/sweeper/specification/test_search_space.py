@@ -150,3 +150,20 @@ def test_a_sample_starts_with_the_first_configurations_and_repeats_for_its_seed(
     assert drawn == sample(spec.space, 4)
     for one in drawn:
         spec.space.resolve(one)
+
+
+def test_ends_of_costs_have_every_method_that_may_cost_another_and_what_belongs_to_it(content):
+    content["training"] |= {"method": ["non-private", "clipless"], "sensitivity_fraction": {"uniform": [0.1, 1.0]}}
+    content["model"] |= {"standardise": [False, True]}
+    space = Spec.from_mapping(content).space
+    assert space.open_costs == ("standardise", "method")
+    ends = space.ends(sample(space, 1)[0])
+    assert len(ends) == 4
+    assert {space.resolve(one).training.method for one in ends} == {Method.NON_PRIVATE, Method.CLIPLESS}
+    assert {"training.sensitivity_fraction" in one for one in ends} == {True, False}
+
+
+def test_choices_that_cost_the_same_are_no_costs(content):
+    content["training"] |= {"method": ["lip-dp-sgd", "clipless"]}
+    content["model"] |= {"input_quantile": [0.5, 0.9]}
+    assert Spec.from_mapping(content).space.open_costs == ()
