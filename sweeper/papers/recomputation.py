@@ -38,6 +38,7 @@ from sweeper.store.jsonl import plain, read_object
 _STEP_ROUNDING = 2.0**-47  # 64 units of last place, of a divergence, times the root of the steps
 _MEANING = 2.0**-20  # relative, of probabilities and of several rows' own epsilons; 2e-7 was measured
 _DEVIATION = 2.0**-30  # relative, of deviations of scores, which are a product of three numbers
+_BUDGET = 2.0**-10  # relative, of a budget that one sweep has filled
 _DERIVED = 2.0**-11  # relative, of epsilons that several rows have by group privacy; 2e-4 was measured
 
 
@@ -201,6 +202,18 @@ def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger, cl
     yield first_difference(dump(card), score_noise_of(card, ledger, classes), Tolerance(meaning=_DEVIATION))
     yield from other_releases(card, ledger)
     yield _other_attacks(card, ledger)
+    yield _less_than_spent(card, ledger)
+
+
+def _less_than_spent(card: CardContent, ledger: Ledger) -> str | None:
+    """Say where the budget of an account is less than what this sweep alone has released through it."""
+    account = card.account
+    if account is None:
+        return None
+    spent = ledger.answers(account.delta, tight=True)["everything"].epsilon
+    if spent <= account.epsilon * (1.0 + _BUDGET):
+        return None
+    return f"Expected account.epsilon >= {spent!r} at account.delta, the price of this sweep, got {account.epsilon!r}"
 
 
 def _other_attacks(card: CardContent, ledger: Ledger) -> str | None:

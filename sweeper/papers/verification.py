@@ -43,8 +43,8 @@ _COUNTED = "The number of training "  # begins the fact of `sweeper.privacy.clai
 _MEANING = "and what it means to a person"
 _EXACT = "all of these numbers are those of the ledger to the last bit"
 _DECLARED = (
-    "scores, what audits attained, how sensitivities are divided, which epoch the model is of, rows held back, what "
-    "data and people declare"
+    "scores, what audits attained, how sensitivities are divided, which epoch the model is of, rows held back, the "
+    "budget of an account, what data and people declare"
 )
 _ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
 # of content that keeps to the schema and makes no sense

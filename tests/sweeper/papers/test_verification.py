@@ -578,6 +578,9 @@ def test_an_account_that_the_spec_does_not_name_or_with_another_claim_is_noticed
     spec.write_text(spec.read_text().replace("privacy:\n", "privacy:\n  account: accounts.db#clinic\n"))
     forge(papers, told)
     assert failure(papers) is None
+    small = AccountClaim("clinic", 0.01, 1e-12)
+    forge(papers, told | {"account": asdict(small), "conditions": [*content["conditions"], small.condition]})
+    assert "Expected account.epsilon >= " in failure(papers)
     forge(papers, told | {"account": asdict(account) | {"epsilon": 1.0}})
     assert "Expected conditions to state the claim of account" in failure(papers)
     forge(papers, content)
