@@ -110,7 +110,7 @@ def print_table(what: str, found: "Counter[tuple[str, int]]") -> None:
         print(f"| {name} | {status} | {answers} |")
 
 
-def drawn(_: Path, path: Path, *_options: object) -> Path:
+def drawn(_: Path, path: Path, *_arguments: object, **_options: object) -> Path:
     """Stand in for a browser."""
     path.write_bytes(b'{"figure": "drawn", "rows": []}')
     return path

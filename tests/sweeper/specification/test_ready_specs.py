@@ -75,7 +75,9 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
     registry_validator().validate(yaml.safe_load(registry_record(card)))
     assert [len(re.findall(r"^## ", annex(card), re.MULTILINE)) for annex in (nist_annex, edpb_annex)] == [10, 8]
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.open("t0001", plan.event())
+    noise, row = whole.shared.noise, card.score_noise
+    scores = None if noise is None or row is None else noise.paid(card.guarantee.repeats * len(row.epochs))
+    ledger.open("t0001", plan.event(), scores=scores)
     assert [one for one in contradictions(card, plan.event(), ledger) if one is not None] == []
 
 

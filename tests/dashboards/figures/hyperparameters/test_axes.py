@@ -78,7 +78,7 @@ def test_names_of_a_picture_stand_level_as_long_as_there_is_room(sweep):
     few = configurations.plot(replace(info, still=True)).layout.xaxis
     assert few.tickangle == 0
     assert "learning_<br>rate<br>(log)" in few.ticktext
-    assert "certified@0.25" in few.ticktext
+    assert "certified<br>@0.25" in few.ticktext
     many = configurations.plot(replace(info, still=True, axes=info.axes * 3)).layout.xaxis
     assert many.tickangle < 0
     assert not any("<br>" in name for name in many.ticktext)
