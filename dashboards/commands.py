@@ -11,7 +11,6 @@ from pathlib import Path
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
 from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, needs, refuse, sweep_figures
-from sweeper.errors import ExportError
 from sweeper.papers.files import check_no_record
 from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import Paper
@@ -31,8 +30,7 @@ def export(
     Raises:
         RecordError: the folder holds no readable front, or a file that a sweep or a model is read from.
         EmptyFigureError: the sweep has nothing for the figure.
-        ExportError: an unknown suffix or figure, no browser for an image, a figure in the place of the front, or a file
-            that cannot be written.
+        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
     _check_place(folder, path, figure)
     data = read(folder)
@@ -42,9 +40,7 @@ def export(
 def _check_place(folder: Path, path: Path, figure: str | None) -> None:
     """Refuse to write over records of any sweep or model, and a figure over the front of its own."""
     is_front = path.resolve().parent == folder.resolve() and path.name in (f"front.{one}" for one in _WHOLE)
-    if is_front and figure is not None:
-        raise ExportError(f"Expected another file than {path}, which the sweep itself keeps (--output); name another")
-    if not is_front:
+    if not is_front or figure is not None:
         check_no_record(path)
 
 

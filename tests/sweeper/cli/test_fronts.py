@@ -139,5 +139,7 @@ def test_a_figure_takes_the_place_of_no_file_that_the_sweep_keeps(ran, answer, r
         said = answer("front", folder, "--figure", "front", "--format", format_)
         assert said.strip() == str(folder / "figures" / f"front.{format_}")
     for name in kept:
-        assert "which the sweep itself keeps" in refusal("front", folder, "--figure", "front", "-o", folder / name)
+        assert "which the sweep in its folder keeps" in refusal(
+            "front", folder, "--figure", "front", "-o", folder / name
+        )
     assert {name: (folder / name).read_bytes() for name in kept} == kept
