@@ -132,9 +132,8 @@ def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[S
 
 def keeps_sides(balance: Balance, wanted: Reservation) -> bool:
     """Whether every row is on the side on which its block was charged first; those of a new block are."""
-    is_own = is_declared(balance.opened, wanted.split)
-    is_own = is_own if balance.split is None else is_same_split(wanted.split, balance.split)
-    sides = wanted.sides or {}
+    own, sides = balance.split, wanted.sides or {}
+    is_own = is_declared(balance.opened, wanted.split) if own is None else is_same_split(wanted.split, own)
     return is_own and all(balance.sides.get(block) in (None, sides.get(block, UNKNOWN)) for block in wanted.blocks)
 
 
@@ -190,8 +189,8 @@ def _known_blocks(balance: Balance) -> dict[str, tuple[str, ...]]:
 
 def _blocks_by_rows(wanted: Reservation) -> dict[str, tuple[str, ...]]:
     """Return the blocks of rows that are one block's or are read together, by each digest of these rows."""
-    alone = {digest: (block,) for digests in (wanted.blocks, wanted.read) for block, digest in digests.items()}
-    return alone | dict.fromkeys(wanted.whole, tuple(wanted.blocks))
+    alone = {digest: (block,) for block, digest in wanted.blocks.items()}
+    return alone | _reserved(wanted, {}, "").blocks_by_rows()
 
 
 def note_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:

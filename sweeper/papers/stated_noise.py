@@ -19,9 +19,8 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.card.content import CardContent, CurveNoiseFacts, ScoreNoiseRow
 from sweeper.privacy.card.prices import charged_entries
-from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
-from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise, spread_epochs
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise, spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
 
@@ -136,7 +135,7 @@ def other_releases(card: CardContent, ledger: Ledger) -> Iterator[str | None]:
     if not any(list(spread_epochs(planned, most)) == epochs for most in range(max(len(epochs), 1), planned + 1)):
         yield f"Expected score_noise.epochs spread over {planned} as sweeper spreads them, got {epochs}"
     releases = facts.repeats * len(epochs)
-    for paid in _paid(charged_entries(ledger, card.trial)):
+    for paid in (entry.scores for entry in charged_entries(ledger, card.trial)):
         if paid is None or paid.event.steps + paid.kept != releases:
             charged = 0 if paid is None else paid.event.steps + paid.kept
             yield f"Expected score_noise.epochs of {charged} releases, that are charged, got {releases}"
@@ -150,7 +149,3 @@ def other_releases(card: CardContent, ledger: Ledger) -> Iterator[str | None]:
     for split, words in told.items():
         if words not in conditions:
             yield f"Expected conditions to state the noise {words} (score_noise.std.{split}), got others"
-
-
-def _paid(entries: Sequence[Entry]) -> list[PaidScores | None]:
-    return [entry.scores for entry in entries]

@@ -366,8 +366,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
         "a square was stopped. Of more than five trials, or of several stages, those that are the best at no epsilon "
         "are pale. Of more than five of one stage the best one stands out, with up to two whose scores lie in its "
         "interval. A star is the best point. The broad pale steps are the best of all trials within each epsilon. Own "
-        "epsilon is that of one training if "
-        "its configuration and epoch were fixed in advance; who publishes the best model of the sweep pays its price."
+        "epsilon is that of one training if its configuration and epoch were fixed in advance; who publishes the best "
+        "model of the sweep pays its price."
     ),
     position=70,
     info=info,

@@ -28,7 +28,8 @@ def encoding_error(x: Tensor) -> Tensor:
         A radius that is less by this holds for rows that are encoded again, as long as an encoding rounds each
         coordinate of either row by at most 8 units in the last place of 1, or of the largest coordinate.
     """
-    sizes_B = x.flatten(1).nan_to_num(0.0, 0.0, 0.0).abs().amax(dim=1).double().clamp(min=1.0)  # zeros: as decided of
+    finite = x.flatten(1).nan_to_num(0.0, 0.0, 0.0)  # a row that is not finite is decided as one of zeros
+    sizes_B = finite.abs().amax(dim=1).double().clamp(min=1.0)
     return _ENCODING * sqrt(prod(x.shape[1:])) * sizes_B
 
 
