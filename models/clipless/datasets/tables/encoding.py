@@ -11,7 +11,6 @@ declaration names for it, and only where it names none is the table refused.
 """
 
 import contextlib
-import unicodedata
 from collections.abc import Mapping, Sequence
 from math import nan, pi, sqrt
 from typing import assert_never
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Text
-from clipless.datasets.tables.table_file import TRUTH, Array, Table, as_written, is_number, to_floats
+from clipless.datasets.tables.table_file import TRUTH, Array, Table, as_written, compose, is_number, to_floats
 from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
@@ -109,7 +108,7 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
     """
     if is_number(column):
         return to_floats(column)
-    missing = pc.is_in(column, value_set=pa.array(list(missing_markers), pa.large_string()))
+    missing = pc.is_in(column, value_set=pa.array([*map(compose, missing_markers)], pa.large_string()))
     known = pc.if_else(missing, None, column).to_pylist()
     # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
     read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
@@ -196,7 +195,7 @@ def canonical(text: str | None) -> str | None:
     with contextlib.suppress(ValueError):
         number = TRUTH[text.lower()] if text.lower() in TRUTH else float(text)
         return repr(float(as_written(np.array([number]))[0]))
-    return unicodedata.normalize("NFC", text)
+    return compose(text)
 
 
 def encode_labels(

@@ -10,6 +10,7 @@ row's split is the same for both.
 import csv
 import gzip
 import re
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -350,15 +351,26 @@ def _normalise(column: Array, name: str, path: Path) -> Array:
     try:
         if pa.types.is_duration(column.type):  # its numbers depend on its unit
             raise pa.ArrowInvalid
-        texts = pc.utf8_normalize(pc.utf8_trim_whitespace(pc.cast(column, pa.large_string())), "NFC")
+        texts = _map_texts(compose, pc.utf8_trim_whitespace(pc.cast(column, pa.large_string())))
     except pa.ArrowException:
         raise DataError(f"Expected numbers or texts, got a column of type {column.type} ({name} in {path})") from None
-    return _canonical_times(texts) if pa.types.is_temporal(column.type) else texts
+    return _map_texts(canonical_time, texts) if pa.types.is_temporal(column.type) else texts
 
 
-def _canonical_times(texts: Array) -> Array:
+def compose(text: str) -> str:
+    """Return a text in NFC: its accents may have been written as letters and marks.
+
+    `pyarrow.compute.utf8_normalize` decomposes, whichever form it is asked for.
+
+    References:
+        Unicode Standard Annex 15: normalization form C.
+    """
+    return unicodedata.normalize("NFC", text)
+
+
+def _map_texts(function: Callable[[str], str], texts: Array) -> Array:
     encoded = texts.dictionary_encode()
-    known = pa.array([canonical_time(text) for text in encoded.dictionary.to_pylist()], pa.large_string())
+    known = pa.array([function(text) for text in encoded.dictionary.to_pylist()], pa.large_string())
     return known.take(encoded.indices)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from clipless.datasets.tables.table_file import Table, is_missing_text
+from clipless.datasets.tables.table_file import Table, compose, is_missing_text
 from clipless.errors import DataError
 
 _WHOLE_NUMBER = re.compile(r"([+-]?)(\d+)(?:\.0*)?")
@@ -47,9 +47,6 @@ def unit_ids(table: Table, column: str, missing_markers: Collection[str] = ()) -
     Raises:
         DataError: a row without an id, a column of a type that holds no ids exactly, or an id that several programs
             write differently.
-
-    References:
-        Unicode Standard Annex 15: normalization form C.
     """
     where = f"{column} of {table.name}"
     kind = table.types.get(column, table.columns[column].type)
@@ -94,7 +91,7 @@ def _several_may_be_one(where: str) -> DataError:
 def _text(cell: Any) -> str:
     """Return an id in NFC without invisible characters, a whole number without what a type or a program adds to it."""
     text = "".join(c for c in str(cell) if unicodedata.category(c) not in _INVISIBLE).strip()
-    text = unicodedata.normalize("NFC", text)
+    text = compose(text)
     whole = _WHOLE_NUMBER.fullmatch(text)
     if whole is None:
         return text

@@ -284,6 +284,8 @@ def test_a_text_is_the_same_however_its_accents_are_encoded(tmp_path):
     tables = [read_table(tmp_path / f"{name}.{suffix}") for name in ("nfc", "nfd") for suffix in ("csv", "parquet")]
     assert len({tuple(table.contents()) for table in tables}) == 1
     assert {match_texts(table.columns["who"], [text])[0] for table in tables for text in (composed, apart)} == {0}
+    assert {cell for table in tables for cell in table.columns["who"].to_pylist()} == {composed}
+    assert all(np.isnan(numbers(table.columns["who"], [text], "who")) for table in tables for text in (composed, apart))
 
 
 def test_a_category_of_single_precision_is_its_decimal():
