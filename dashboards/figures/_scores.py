@@ -19,8 +19,9 @@ from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
 UNCHOSEN = "ignoring selection"
-_CHOSEN = "selection allowed for"  # estimates of noisy scores: see `sweeper.privacy.evaluation.posteriors`
+CHOSEN = "selection allowed for"  # estimates of noisy scores: see `sweeper.privacy.evaluation.posteriors`
 _TEST = "test"
+_INTERVAL = "95 % CI"
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -47,7 +48,7 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str], *, means: b
     of = rows.pop() if len(rows) == 1 else VALIDATION
     if any(map(is_noisy, fronts)):
         noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
-        return f"{noisy}, {within(max(known))}, {_CHOSEN}"
+        return f"{noisy}, {within(max(known))}, {CHOSEN}"
     return f"{of}{_repeated(fronts) * means}, {within(max(known))}, {UNCHOSEN}"
 
 
@@ -94,13 +95,22 @@ def rows_in_words(scores: str) -> str:
     return rows if rows.startswith("noisy") else f"scores of {rows}"
 
 
+def without_intervals(scores: str) -> str:
+    """Return of what scores are, without how sure each is.
+
+    >>> without_intervals("261 validation rows, means of 3 trainings, 95 % CI ≤ ±6.1 points, ignoring selection")
+    '261 validation rows, means of 3 trainings'
+    """
+    return scores.partition(f", {_INTERVAL}")[0]
+
+
 def within(half: float) -> str:
     """Return half the 95 % confidence interval of scores for new rows, of the one that is known least, rounded up.
 
     >>> within(0.0604)
     '95 % CI ≤ ±6.1 points'
     """
-    return f"95 % CI ≤ ±{number(round(100 * half, 9), 2, up=True)} points"
+    return f"{_INTERVAL} ≤ ±{number(round(100 * half, 9), 2, up=True)} points"
 
 
 def half_width(front: Front, names: Iterable[str]) -> float | None:

@@ -126,6 +126,18 @@ def _step_line(steps: Sequence[Step], end: float, color: str, name: str, width: 
     )
 
 
+def band(steps: Sequence[Step], right_end: float, color: str, *, name: str) -> list[go.Scatter]:
+    """The intervals of a staircase, drawn to the right end of the axis; nothing where none is known."""
+    known = [(step.epsilon, *step.interval) for step in steps if step.interval is not None]
+    x = [*(epsilon for epsilon, _, _ in known), *[right_end][: len(known)]]
+    look = {"x": x, "mode": "lines", "line": {"shape": "hv", "width": 0, "color": color}, "hoverinfo": "skip"}
+    lows, highs = [low for _, low, _ in known], [high for _, _, high in known]
+    return [
+        go.Scatter(y=[*lows, *lows[-1:]], showlegend=False, **look),
+        go.Scatter(y=[*highs, *highs[-1:]], fill="tonexty", fillcolor=color, name=name, **look),
+    ][: 2 * bool(known)]
+
+
 def _apart(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     """The steps of explorers, and the others, which some are wherever there is a step."""
     return [step for step in steps if step.is_explorer], [step for step in steps if not step.is_explorer]

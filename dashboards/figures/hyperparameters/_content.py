@@ -4,9 +4,11 @@ Axes of hyperparameters have the scale and the ends that the spec declares, see 
 that a difference within the error of a score does not look as if it were much.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10
+from itertools import accumulate
+from math import ceil, floor, inf, log10
 from typing import Any
 
 from dashboards.data import SweepData, evenly, finite, varying
@@ -16,18 +18,16 @@ from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import interval_of
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import Compared, compare, order, terms_of
-from dashboards.text import in_parentheses, short_title, show, show_epsilon
-from sweeper.privacy.pricing import OWN
+from dashboards.text import in_parentheses, short_title, show
 from sweeper.records import Interval
 from sweeper.specification.fields.ranges import Range
-from sweeper.specification.objectives import is_share_of_rows
+from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
 
 DRAWN_TRIALS = 300
 STAGE = "stage"  # the axis of stages of the budget
-COMMON = "at_common_epsilon"  # the axis of the utility at an epsilon that all trials reached
 _LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
 _LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
-APART = 2.0  # times the least own epsilon, beyond which best points do not compare
+_APART = 2.0  # times the least own epsilon, beyond which best points do not compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class ConfigurationsInfo(FigureInfo):
     objectives: tuple[str, ...]
     color_name: str  # the objective that colours the lines
     colors: tuple[float, ...]  # its value for each trial
+    # by how much each is behind the best score at an own epsilon that is no larger; empty where all are of like ones
+    behind: tuple[float, ...] = ()
     terms: str = ""  # what the marks are the best points of, how sure they are and what they cost; parts by "; "
     order: tuple[str, ...] = ()  # hyperparameters, the most important first; those beyond it have no order
 
@@ -64,7 +66,6 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
         if shown.trained is None:
             axes += [] if one_noise else _stage_axis(data, ids)
-            axes += _common_axis(data, shown, ids)
         rehearsed = "rehearsed " * (shown.trained is not None)
         reached = {name: [shown.reached[id_][name] for id_ in ids] for name in shown.objectives}
         axes += [_result_axis(shown, name, rehearsed + short_title(name), reached[name]) for name in shown.objectives]
@@ -75,6 +76,7 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         axes=tuple(axes),
         color_name=data.utility,
         colors=tuple(shown.reached[id_][data.utility] for id_ in ids) if axes else (),
+        behind=_behind(data, [shown.reached[id_] for id_ in ids]) if axes and shown.trained is None else (),
         subject=shown.subject,
         note="\n".join(filter(None, (shown.note, shown.certainty))),
         trained=tuple(shown.trained[id_] for id_ in ids) if axes and shown.trained is not None else (),
@@ -92,7 +94,7 @@ def _result_axis(shown: Compared, name: str, title: str, values: Sequence[float]
     ends, half = None, shown.half_width
     if half is None and shown.sure is not None:
         half = (shown.sure[1] - shown.sure[0]) / 2.0
-    if is_share_of_rows(name) and half is not None:
+    if (is_share_of_rows(name) or needs_two_classes(name)) and half is not None:
         high = min(max(high, 1.0), ceil(100 * (high + half)) / 100)
         low = min(low, max(0.0, high - _LEAST_HALVES * half))
         ends = Range(low=floor(100 * low) / 100, high=high)
@@ -119,23 +121,21 @@ def _stage_axis(data: SweepData, ids: Sequence[str]) -> list[Axis]:
     return [make_axis(STAGE, STAGE, values)] if values else []
 
 
-def _common_axis(data: SweepData, shown: Compared, ids: Sequence[str]) -> list[Axis]:
-    """The axis of the best utility up to an epsilon that all trials reached, where theirs are far apart.
+def _behind(data: SweepData, reached: Sequence[Mapping[str, float]]) -> tuple[float, ...]:
+    """Return how far best points are behind the best of all points at own epsilons that are no larger.
 
-    Scores of trials that were stopped early compare there alone. Nothing where some trial had none so early.
+    Trials that were stopped early, or have another noise, compare so. Nothing where all are of like epsilons, whose
+    scores compare as they are.
     """
-    ways: dict[str, list[tuple[float, float]]] = {id_: [] for id_ in ids}
-    for point in data.points:
-        if point.trial in ways and finite(point, "epsilon", data.utility):
-            ways[point.trial].append((point.values["epsilon"], point.values[data.utility]))
-    lasts = [max(epsilon for epsilon, _ in way) for way in ways.values() if way]
-    common, sign = min(lasts, default=0.0), data.direction(data.utility).sign
-    early = [[value for epsilon, value in way if epsilon <= common] for way in ways.values()]
-    if not all(early) or max(lasts) < APART * common:
-        return []
-    title = f"{short_title(data.utility)} at\N{NO-BREAK SPACE}{OWN} {show_epsilon(common)}"
-    best = [max(values, key=lambda value: sign * value) for values in early]
-    return [replace(_result_axis(shown, data.utility, title, best), name=COMMON)]
+    own = [values.get("epsilon", 0.0) for values in reached]
+    if not 0.0 < _APART * min(own) < max(own):
+        return ()
+    sign = data.direction(data.utility).sign
+    points = [point.values for point in data.points if finite(point, "epsilon", data.utility)]
+    known = sorted((values["epsilon"], sign * values[data.utility]) for values in points)
+    best = list(accumulate((score for _, score in known), max))
+    places = [bisect_right(known, (epsilon, inf)) - 1 for epsilon in own]
+    return tuple(best[place] - sign * values[data.utility] for place, values in zip(places, reached, strict=True))
 
 
 def _attained(data: SweepData, shown: Compared) -> dict[str, str]:
@@ -166,7 +166,7 @@ def in_order(info: ConfigurationsInfo) -> list[Axis]:
 
 def is_setting(info: ConfigurationsInfo, axis: Axis) -> bool:
     """Return whether an axis is that of a hyperparameter, and not of a result or a stage."""
-    return axis.name not in (*info.objectives, STAGE, COMMON)
+    return axis.name not in (*info.objectives, STAGE)
 
 
 def identify(info: ConfigurationsInfo, i: int) -> dict[str, Any]:

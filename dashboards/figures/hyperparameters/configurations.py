@@ -29,7 +29,8 @@ from dashboards.figures.hyperparameters._content import (
     is_trained,
 )
 from dashboards.figures.hyperparameters._judged import RHO, Judged, correlations, correlations_in_words, judge
-from dashboards.text import in_parentheses, show
+from dashboards.text import MISSING, in_parentheses, show, show_epsilon
+from sweeper.privacy.pricing import OWN
 
 _ANGLE = -18  # of names
 _LEVEL_NAMES, _LETTERS, _LINE = 12, 108, 16  # so many names stand level in a picture: letters of a line, its pixels
@@ -38,8 +39,8 @@ _TRAINED = (
     "thicker and end in stars."
 )
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
-_PALE, _CLEAR = 0.55, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
-_MUTED = 0.35  # of lines of other noise
+_PALE, _CLEAR = 0.25, 0.85  # opacity of the others: it is the best of them that are followed
+_FOLLOWED = 12  # lines
 _PLACES = ("best", "second", "third")
 _INTERVAL_AT = 0.06  # from the axis to the bar of an interval, as a share of the way between axes
 _BEHIND = 0.14  # the last axis, where the axes end, as a share of the way between axes
@@ -47,7 +48,7 @@ _STAR = 15  # pixels, on a wide line
 _BELOW, _ROW = 24, 20  # pixels between axes and the note below them, and for each row of a legend between
 _ROW_LETTERS, _SYMBOL_LETTERS = 150, 9  # that fit a row of it, and those that a symbol takes
 _NEXT = 0.01  # between two lines at one value, as a share of the axis
-_FEW_VALUES, _BUNDLE = 8, (0.02, 0.14)  # of an axis; between all lines at one, on axes of more values and of few
+_FEW_VALUES, _BUNDLE = 8, (0.02, 0.08)  # of an axis; between all lines at one, on axes of more values and of few
 _BEYOND = 9  # pixels from the end of an axis to the text of its tick
 _AT_TEXT, _NEAR = 0.1, 0.03  # where texts are, as a share of the way to the axis before; a share of the axis
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -61,7 +62,7 @@ def rows(info: ConfigurationsInfo) -> Table:
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
     judged = judge(info) if info.colors else None
-    axes = [axis for axis in info.axes if differs(axis.values)]
+    axes = _telling(info.axes)
     found = {} if judged is None else correlations(judged, [axis for axis in axes if is_setting(info, axis)])
     axes.sort(key=lambda axis: abs((found or {}).get(axis.name, 0.0)) if is_setting(info, axis) else inf)
     letters = max(_LETTERS // max(len(axes), 1), 9)
@@ -80,8 +81,9 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     look = {
         "colorscale": theme.colorscale(),
         "showscale": True,
-        "cmin": judged.ends[0],
-        "cmax": judged.ends[1],
+        "cmin": min(judged.ends),
+        "cmax": max(judged.ends),
+        "reversescale": judged.ends[0] > judged.ends[1],
         "colorbar": color_bar(judged.title, judged.ends),
     }
     if info.still:
@@ -91,7 +93,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     else:
         figure.add_trace(
             go.Parcoords(
-                line={"color": [judged.scores.get(i, judged.ends[0]) for i in range(len(info.trials))], **look},
+                line={"color": judged.scores, **look},
                 dimensions=[_dimension(axis) for axis in (*axes, *_trained_axis(info))],
                 labelangle=_ANGLE,
                 labelfont={"size": 12, "color": theme.ink},
@@ -101,9 +103,22 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     mark(figure, info.note, theme, up=30 + rise)
     terms = f"{info.terms}; {correlations_in_words(judged, found)}"
+    terms += f"; the {_FOLLOWED} of best colours are clear" if info.still and len(info.trials) > _FOLLOWED else ""
     terms += "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
     write_below(figure, terms, theme, down=_BELOW + _ROW * _legend_rows(figure), narrow=False)
     return figure
+
+
+def _telling(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes on which trials differ, without parameters of a choice that tell apart what the choice does already."""
+    kept = [axis for axis in axes if differs(axis.values)]
+    whole = {_groups(axis) for axis in kept if MISSING not in axis.tick_texts}
+    return [axis for axis in kept if MISSING not in axis.tick_texts or _groups(axis) not in whole]
+
+
+def _groups(axis: Axis) -> tuple[int, ...]:
+    """Which trials have the same value: for each the first one that has it."""
+    return tuple(map(axis.positions.index, axis.positions))
 
 
 def _with_scores(axis: Axis, found: Mapping[str, float]) -> str:
@@ -147,11 +162,11 @@ def _draw_lines(
     by_score = sorted(range(len(info.trials)), key=info.colors.__getitem__, reverse=True)
     # the best first: its line is solid, and others can be followed
     order = [i for i in by_score if trained[i]] or by_score[: min(len(_in_interval(info)), len(_PLACES))]
+    clear = sorted(by_score, key=judged.share, reverse=True)[:_FOLLOWED]
     at_score = next((x for x, axis in enumerate(axes) if axis.name == info.color_name), len(axes) - 1)
-    for i in sorted(by_score, key=lambda i: (i in order, i in judged.scores, judged.scores.get(i, info.colors[i]))):
-        is_judged, is_wide = i in judged.scores, i in order
-        color = sample_colorscale(theme.colorscale(), [judged.share(i)])[0] if is_judged else theme.faint
-        opacity = _PALE + (_CLEAR - _PALE) * judged.share(i) if is_judged else _MUTED
+    for i in sorted(by_score, key=lambda i: (i in order, judged.share(i), info.colors[i])):
+        is_wide, color = i in order, sample_colorscale(theme.colorscale(), [judged.share(i)])[0]
+        opacity = _CLEAR if i in clear else _PALE
         line = {"color": theme.ink if is_wide else color, "width": _WIDE if is_wide else _THIN}
         line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if is_wide else {}
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
@@ -161,10 +176,6 @@ def _draw_lines(
             end = {"x": [at_score], "y": [heights[at_score][i]], "showlegend": False}
             figure.add_trace(go.Scatter(**end, mode="markers", marker={**marker, "size": _STAR, "opacity": 1}))
     _draw_interval(figure, info, axes, theme)
-    if others := len(info.trials) - len(judged.scores):
-        line = {"color": theme.faint, "width": _THIN}
-        name = f"of other own epsilons, not compared: {others} of {len(info.trials)}"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_MUTED, name=name))
     ends = {"color": [*judged.ends], "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
@@ -199,7 +210,10 @@ def _entries(info: ConfigurationsInfo, order: Sequence[int]) -> list[str]:
     entries = [f"{place}: {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
     if info.sure is not None and entries:
         entries[0] += f", {show(info.color_name, max(info.colors))}{in_parentheses(info.color_name, info.sure)}"
-    return entries
+    epsilons: Sequence[float] = next((axis.values for axis in info.axes if axis.name == "epsilon"), ())
+    if not info.behind or not epsilons:
+        return entries
+    return [f"{entry}, {OWN} {show_epsilon(epsilons[i])}" for entry, i in zip(entries, order, strict=False)]
 
 
 def _in_interval(info: ConfigurationsInfo) -> list[int]:
@@ -312,10 +326,10 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
         "One line per trial or rehearsed configuration, through its settings to what it reached in its best "
         "point, the one of best utility. Drag along an axis to keep only the lines that pass "
         "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours are for "
-        "scores that can be compared: at an epsilon that all trials reached, which has an axis where they stopped far "
-        "apart; else of the most trials of like epsilon, where they do not tell those apart that lie in the interval "
-        "of the best. Settings that go with these scores beyond chance stand next to the results, with their rank "
-        "correlation."
+        "the score; where own epsilons are far apart, which changes scores, for how far it is behind the best one of "
+        "all trials at an own epsilon that is no larger: the distance from the front. Settings that go "
+        "with what is better beyond chance stand next to the results, with their rank correlation (Spearman): that of "
+        "larger values, or of the upper one of two."
     ),
     position=100,
     info=info,

@@ -1,7 +1,7 @@
 """What trajectories show: the ways of the trials, the best of them, and which values the axes open at."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -10,7 +10,7 @@ from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import header, zoom
 from dashboards.figures._comparable import stage_names
 from dashboards.figures._inset import Region
-from dashboards.figures._scores import interval_of
+from dashboards.figures._scores import CHOSEN, UNCHOSEN, interval_of, is_noisy
 from dashboards.figures._staircases import Step, staircase
 from dashboards.figures.search._ways import Trajectory
 from dashboards.summary import best_of
@@ -33,6 +33,7 @@ class TrajectoriesInfo(FigureInfo):
     trajectories: tuple[Trajectory, ...]
     reached: Mapping[str, float]  # the best value of each trial, averages of its weights among them, by id
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
+    sure_as: str  # what the intervals of its values make of selection
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: Point | None  # the best point, None without one
     price: str  # what the model of the best point costs, behind a comma; empty where it is not known
@@ -44,12 +45,13 @@ def info(data: SweepData) -> TrajectoriesInfo:
     """Compute the trajectories."""
     points: dict[str, list[Point]] = {}
     for point in data.points:
-        if not point.made_from and finite(point, "epsilon", data.utility):
+        if finite(point, "epsilon", data.utility):
             points.setdefault(point.trial, []).append(point)
+    utility = Objective(data.utility, data.direction(data.utility))
     passed, ended = decisions(data.decisions, goes_on=True), decisions(data.decisions, goes_on=False)
     trajectories = []
     for id_ in chosen_trials(data, sorted(points), DRAWN_TRIALS):
-        own = sorted(points[id_], key=lambda point: point.epoch)
+        own = _way(points[id_], utility)
         status, reason = TrialStatus(data.trials[id_].status), data.trials[id_].reason
         trajectory = Trajectory(
             trial=id_,
@@ -57,6 +59,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
             status=status,
             reason=reason,
             epochs=tuple(point.epoch for point in own),
+            moments=tuple(point.moment for point in own),
             epsilons=tuple(point.values["epsilon"] for point in own),
             values=tuple(point.values[data.utility] for point in own),
             intervals=tuple(point.interval(data.utility) for point in own),
@@ -66,19 +69,35 @@ def info(data: SweepData) -> TrajectoriesInfo:
         trajectories.append(trajectory)
     names, best = stage_names(data), best_of(data, data.utility)
     sure = None if best is None else interval_of(data.result, data.utility, best.values[data.utility])
-    steps = staircase(data.front_points, data.utility, data.direction(data.utility))
+    steps = staircase(data.front_points, data.utility, utility.direction)
+    known = [step.interval or interval_of(data.result, data.utility, step.value) for step in steps]
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
+        sure_as=CHOSEN if is_noisy(data.result) else UNCHOSEN,
         utility=data.utility,
         trajectories=tuple(trajectories),
         reached=_reached(data),
-        steps=steps,
+        steps=tuple(replace(step, interval=interval) for step, interval in zip(steps, known, strict=True)),
         stages=names if len(names) > 1 else (),
         best=best,
         price="" if data.result.price is None else f", price {show_epsilon(data.result.price.epsilon)}",
         sure=sure,
         span=(*_span(trajectories, steps), *(sure or ())),
     )
+
+
+def _way(points: Iterable[Point], utility: Objective) -> list[Point]:
+    """The best model of each epoch, of the last weights and averages of them; where scores are noisy the last weights.
+
+    Among noisy scores, the best would be chosen by its luck.
+    """
+    chosen: dict[int, Point] = {}
+    sign = utility.direction.sign
+    for point in sorted(points, key=lambda point: (point.epoch, bool(point.made_from))):
+        other = chosen.setdefault(point.epoch, point)
+        if point.noisy is None and sign * point.values[utility.name] > sign * other.values[utility.name]:
+            chosen[point.epoch] = point
+    return list(chosen.values())
 
 
 def _reached(data: SweepData) -> dict[str, float]:

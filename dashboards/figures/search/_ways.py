@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, marks, reached
-from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from sweeper.records import Interval, TrialStatus
 
@@ -17,17 +17,22 @@ _PALE = 0.6  # opacity of bars beside others
 _BARS = 5  # pixels between the intervals of two trials at one epsilon
 _AXES = (880, 300)  # pixels of the width of the axes of a picture, about; of a column
 _PIECES = 12  # of a line between two epochs
+_NAME = (0.04, 0.04)  # of a trial, as shares of the axes
+
+
+SERIES = ("epochs", "moments", "epsilons", "values", "intervals")  # of a trajectory, one place for each model
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trial's iterates in the order of their epochs; by epoch, why it continued or ended there."""
+    """One trial's models in the order of their epochs; by epoch, why it continued or ended there."""
 
     trial: str
     stage: int | None  # of the sweep's budget, from 0
     status: TrialStatus
     reason: str
     epochs: tuple[int, ...]
+    moments: tuple[str, ...]  # epochs, and of what averages are made, in words
     epsilons: tuple[float, ...]
     values: tuple[float, ...]
     intervals: tuple[Interval | None, ...]  # of noisy scores
@@ -98,22 +103,6 @@ def passes(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
-def averages(
-    steps: Sequence[Step], colors: Sequence[str], utility: str, *, size: int, theme: Theme
-) -> list[go.Scatter]:
-    """Steps of averaged weights, which lie on the way of no trial, each in the colour of its own; and their entry."""
-    look = {"symbol": "pentagon", "size": size, "line": {"width": 0.8, "color": theme.ink}}
-    texts = [
-        f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
-        f"{reached(step.epsilon, utility, step.value, step.interval)}"
-        for step in steps
-    ]
-    x, y = [step.epsilon for step in steps], [step.value for step in steps]
-    name = "averaged weights, where they are best"
-    drawn = marks(x, y, texts, look | {"color": list(colors)}, name=name, showlegend=False)
-    return [drawn, go.Scatter(x=[None], y=[None], mode="markers", marker=look | {"color": theme.paper}, name=name)]
-
-
 def ends_of(
     trajectories: Sequence[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
 ) -> go.Scatter:
@@ -128,9 +117,33 @@ def ends_of(
     return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
 
 
+def last_points(trajectories: Sequence[Trajectory], utility: str, group: str, marker: Mapping[str, Any]) -> go.Scatter:
+    """Marks at the last points of ways that go on elsewhere."""
+    epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
+    texts = [_text(t, -1, utility) for t in trajectories]
+    return marks(epsilons, values, texts, {**marker}, legendgroup=group, name=group)
+
+
+def write_names(
+    points: go.Scatter, trajectories: Sequence[Trajectory], figure: go.Figure, font: Mapping[str, Any]
+) -> None:
+    """Write the names of trials at their points, left above them, or right below where another name or the edge is."""
+    (first, last), (low, high) = figure.layout.xaxis.range, figure.layout.yaxis.range
+    places: list[str] = []
+    above: list[tuple[float, float]] = [(0.0, y / 100) for y in range(101)]  # the edge
+    for epsilon, value in zip(points.x, points.y, strict=True):
+        x, y = (log10(epsilon) - first) / (last - first), (value - low) / (high - low)
+        is_free = all(abs(x - other) > _NAME[0] or abs(y - height) > _NAME[1] for other, height in above)
+        above += [(x, y)] * is_free
+        places.append("top left" if is_free else "bottom right")
+    names = [escape(t.trial) for t in trajectories]
+    hover = {"customdata": points.text, "hovertemplate": "%{customdata}<extra></extra>"}
+    points.update(mode="markers+text", text=names, textposition=places, textfont=dict(font), **hover)
+
+
 def _text(t: Trajectory, i: int, utility: str) -> str:
     found = reached(t.epsilons[i], utility, t.values[i], t.intervals[i])
-    return f"<b>{escape(t.trial)}</b>, epoch {t.epochs[i]}<br>{found}"
+    return f"<b>{escape(t.trial)}</b>, epoch {escape(t.moments[i])}<br>{found}"
 
 
 def key(path: go.Scatter, ends: go.Scatter) -> go.Scatter:

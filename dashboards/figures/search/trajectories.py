@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
-from math import log10
+from math import inf, log10
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -16,6 +17,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     DASHES,
+    FIRST_IN_LEGEND,
     MANY,
     bar_key,
     interval_bars,
@@ -30,8 +32,8 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._comparable import FINALS
 from dashboards.figures._inset import Place, add_inset, find_place
-from dashboards.figures._scores import intervals_in_words, open_marks
-from dashboards.figures._staircases import step_lines
+from dashboards.figures._scores import intervals_in_words, is_noisy, open_marks, without_intervals
+from dashboards.figures._staircases import band, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.search._content import (
     DRAWN_TRIALS,
@@ -44,15 +46,17 @@ from dashboards.figures.search._content import (
     rivals,
 )
 from dashboards.figures.search._ways import (
+    SERIES,
     Trajectory,
-    averages,
     bars_beside,
     beside,
     between,
     ends_of,
     key,
+    last_points,
     passes,
     paths,
+    write_names,
 )
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
@@ -61,8 +65,8 @@ NAMED_TRIALS = 5  # of one stage; each has a colour, dashes and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
-_HUES_OF_RIVALS = (0, 2)  # of the next best trials, beside the orange of those that were stopped
-_FEW_EPOCHS, _FEW_AVERAGES, _FEW_NAMES = 12, 12, 2
+_HUES_OF_RIVALS = (2, 3)  # of the next best trials, beside the blue and orange of those that ended
+_FEW_EPOCHS, _FEW_NAMES, _FEW_HEADS = 12, 2, 12
 _CLEAR, _PALE = 0.7, 0.3  # opacity of lines
 _AS_WIDE = 0.85  # of its region, an inset, which is higher
 _PLACES = (
@@ -73,12 +77,12 @@ _PLACES = (
 )
 _PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
-_LOOKS = {  # the symbol at the end, and the name of the colour
-    TrialStatus.COMPLETED: ("circle", "blue"),
-    TrialStatus.STOPPED: ("square", "orange"),
-    TrialStatus.FAILED: ("x", "red"),
-    TrialStatus.INTERRUPTED: ("diamond", "purple"),
-    TrialStatus.RUNNING: ("triangle-right", "green"),
+_SYMBOLS = {  # at ends
+    TrialStatus.COMPLETED: "circle",
+    TrialStatus.STOPPED: "square",
+    TrialStatus.FAILED: "x",
+    TrialStatus.INTERRUPTED: "diamond",
+    TrialStatus.RUNNING: "triangle-right",
 }
 
 
@@ -104,22 +108,26 @@ def rows(info: TrajectoriesInfo) -> Table:
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the trajectories as lines, for many share their epsilons, where steps would lie on each other.
 
-    Colours are few trials, else stages of the budget, else the best trials, and ways to end of others that are best
-    at some epsilon.
+    Colours are few trials, else stages of the budget, else the best trials, and others as far as they are best.
     """
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)], default=1.0)
     shown = [*epsilons, last] if epsilons else []
-    figure = over_epsilon(info, theme, shown, info.utility, height=460, values=zoom(info.span))
+    terms = _terms(info)
+    figure = over_epsilon(terms, theme, shown, info.utility, height=460, values=zoom(info.span))
     if epsilons:  # below the trials, which it would hide
         name = f"best {label(info.utility)}"
         width = _BROAD[info.narrow]
-        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width))
-        averaged = [step for step in info.steps if step.made_from]
-        if averaged:
-            colors = [_color_of(info, step.trial, theme) for step in averaged]
-            size = 5 if info.narrow or len(averaged) > _FEW_AVERAGES else 8
-            figure.add_traces(averages(averaged, colors, info.utility, size=size, theme=theme))
+        figure.add_traces(
+            band(
+                info.steps,
+                last,
+                theme.grid,
+                name="its 95 % CI" if info.narrow else f"95 % CI of the best, {info.sure_as}",
+            )
+        )
+        lines = step_lines(info.steps, last, theme.line, name=name, width=width)
+        figure.add_traces([line.update(legendrank=FIRST_IN_LEGEND) for line in lines])
     if info.stages:
         _draw_stages(figure, info, theme)
     named = _named(info, theme)
@@ -133,11 +141,23 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if info.still and any(trace.error_y.array and trace.text for trace in figure.data):
         few = info.stages or len(info.trajectories) <= NAMED_TRIALS
         figure.add_trace(bar_key("95 % CI" if few else "95 % CI, not drawn of others", theme.muted))
-    if info.still and (said := outside(info)):
+    if info.still and not info.narrow and (said := outside(info)):
         figure.add_trace(said_in_legend(said, theme))
     if info.still:
         _enlarge(figure, info, theme)
     return with_room(figure, info)
+
+
+def _terms(info: TrajectoriesInfo) -> TrajectoriesInfo:
+    """What the axes say: in a column also what its legend has no room for, and not how sure scores are: a band does."""
+    scores, title = info.scores, info.epsilon_title
+    if any(step.interval for step in info.steps):
+        rows = without_intervals(info.scores)
+        scores = f"{rows}, 95 % CI {info.sure_as}" if info.narrow else rows
+    if info.narrow:
+        star = "" if info.best is None else f"star: {_best_in_words(info, info.best)}"
+        title = "; ".join(filter(None, (title, star, outside(info))))
+    return replace(info, scores=scores, epsilon_title=title)
 
 
 def _enlarge(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -189,8 +209,9 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, s
         # in a column no marks fill the gaps of dashes, in which corners would be lost
         path.update(line={"dash": "solid" if info.narrow else DASHES[place % len(DASHES)]})
         figure.add_trace(path.update(mode=mode, marker={"size": 4, "symbol": "circle", "color": color}))
-        symbol = _LOOKS[t.status][0] + "-open" * (not is_best or _is_at_star(info, t))
-        size = 9 - 2 * info.narrow + 2 * (not is_best) + 8 * (is_best and _is_at_star(info, t))
+        is_around_star = is_best and _is_at_star(info, t)
+        symbol = _SYMBOLS[t.status] + "-open" * is_around_star
+        size = 9 - 2 * info.narrow + 8 * is_around_star
         ends[trial] = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
         keys[trial] = key(path, ends[trial])
     figure.add_traces([ends.pop(best)] if best in ends else [])
@@ -205,11 +226,11 @@ def _is_at_star(info: TrajectoriesInfo, t: Trajectory) -> bool:
 
 def _draw_stages(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the trials of each stage of the budget, paler those that are best at no epsilon."""
-    crowded, last, adding = len(info.trajectories) > MANY, len(info.stages) - 1, _adding(info)
+    crowded, last, adding = len(info.trajectories) > MANY, len(info.stages) - 1, _lasts(info)
     for stage, stage_name in enumerate(info.stages):
         color, has_finals = theme.hue(stage), info.stages[last] == FINALS
         mark = None if crowded or info.narrow else "circle" + "-open" * (has_finals and stage < last)
-        for status, (symbol, _) in _LOOKS.items():
+        for status, symbol in _SYMBOLS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
             symbol += "-open" * (not has_finals or stage < last)  # ends of one noise may lie on each other
             group = _Group(stage_name + _ended(info, status), color, symbol, _WIDTH + _WIDER * stage, crowded)
@@ -222,38 +243,37 @@ def _draw_stages(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> Non
 def _draw_others(
     figure: go.Figure, info: TrajectoriesInfo, others: Sequence[Trajectory], theme: Theme, place: int
 ) -> None:
-    """Draw trials that do not stand out, those that are best at no epsilon paler; see `beside` for their bars."""
-    crowded, width, adding = len(info.trajectories) > MANY, _WIDTH - _WIDER * info.narrow, _adding(info)
-    for adds in (False, True):
-        for status, (symbol, name) in _LOOKS.items():
-            chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
-            color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
-            name = (_best_somewhere(chosen) if adds else "others") + _ended(info, status)
-            group = _Group(name, color, symbol, width + _WIDER * adds, crowded or not adds, pale=not adds, bars=False)
-            if adds and chosen and not crowded:
-                figure.add_traces(bars_beside(chosen, color, name, beside(figure, place, narrow=info.narrow)))
-            _draw_group(figure, info, chosen, group, theme)
+    """Draw trials that do not stand out, in a colour up to where they are best the last time; see `beside` for bars."""
+    crowded, width, lasts = len(info.trajectories) > MANY, _WIDTH - _WIDER * info.narrow, _lasts(info)
+    for status, symbol in _SYMBOLS.items():
+        chosen = [_part(t, from_=lasts.get(t.trial, -inf)) for t in others if t.status is status]
+        name = f"others{_ended(info, status)}"
+        _draw_group(figure, info, chosen, _Group(name, theme.muted, symbol, width, crowded=True, pale=True), theme)
+    if heads := [_part(t, to=lasts[t.trial]) for t in others if t.trial in lasts]:
+        names = " and ".join(escape(t.trial) for t in heads)
+        name = f"{names if len(heads) <= _FEW_NAMES else 'others'}, until last best"
+        if not crowded:
+            figure.add_traces(bars_beside(heads, theme.blue, name, beside(figure, place, narrow=info.narrow)))
+        opacity = _PALE if crowded else _CLEAR
+        path = paths(heads, theme.blue, info.utility, name, width + _WIDER, opacity=opacity, bars=False)
+        mark = {"size": 4, "symbol": "diamond-tall", "color": theme.blue}
+        lasting = last_points(heads, info.utility, name, mark)
+        if len(heads) <= _FEW_HEADS and not info.narrow:
+            write_names(lasting, heads, figure, {"size": 10, "color": theme.blue})
+        figure.add_traces([path, lasting, key(path, lasting)])
 
 
-def _best_somewhere(trials: Sequence[Trajectory]) -> str:
-    """What trials are called that are best at some epsilons, by name where they are few."""
-    names = " and ".join(escape(t.trial) for t in trials)
-    return f"{names}, best at some epsilons" if len(trials) <= _FEW_NAMES else "trials that are best at some epsilons"
+def _part(t: Trajectory, *, from_: float = -inf, to: float = inf) -> Trajectory:
+    """The way of a trial between two epsilons, and its end or its beginning where it has nothing there."""
+    from_, to = min(from_, max(t.epsilons)), max(to, min(t.epsilons))
+    kept = [i for i, epsilon in enumerate(t.epsilons) if from_ <= epsilon <= to]
+    series: dict[str, Any] = {name: tuple(getattr(t, name)[i] for i in kept) for name in SERIES}
+    return replace(t, **series)
 
 
-def _adding(info: TrajectoriesInfo) -> set[str]:
-    """The trials that are best at some epsilon."""
-    return {step.trial for step in info.steps}
-
-
-def _color_of(info: TrajectoriesInfo, trial: str, theme: Theme) -> str:
-    """The colour of a trial's line, that of the paper where it is not drawn."""
-    t = next((t for t in info.trajectories if t.trial == trial), None)
-    if t is None:
-        return theme.paper
-    if info.stages:
-        return theme.hue(t.stage or 0)
-    return _named(info, theme).get(trial) or str(getattr(theme, _LOOKS[t.status][1]))
+def _lasts(info: TrajectoriesInfo) -> dict[str, float]:
+    """The last own epsilon at which each trial is best, of those that are anywhere."""
+    return {step.trial: step.epsilon for step in info.steps}
 
 
 def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
@@ -266,7 +286,7 @@ def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     if info.best is not None:
         interval = interval_of_best(info)
         bars = [] if interval is None else [_bar_of_best(info, info.best, interval, theme)]
-        figure.add_traces([_star(info, info.best, interval, theme), *bars])
+        figure.add_traces([_star(info, info.best, theme), *bars])
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +330,8 @@ def _draw_group(
     figure.add_traces([path, ends.update(showlegend=False), *([key(path, ends)] if is_key else [])])
 
 
-def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme: Theme) -> go.Scatter:
-    """The best point, which need not be the end of its trial, with its interval."""
+def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
+    """The best point, which need not be the end of its trial."""
     utility = info.utility
     text = reached(best.values["epsilon"], utility, best.values[utility], best.interval(utility))
     marker = {
@@ -321,13 +341,19 @@ def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme:
         "line": {"width": 1 - 0.5 * info.narrow, "color": theme.paper},
     }
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
-    name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
+    name = _best_in_words(info, best).replace(" at own epsilon", "<br>at own epsilon")
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
-    if interval is not None:
-        score = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
-        epsilon = show("epsilon", best.values["epsilon"])
-        star.update(name=f"{name}: {score}<br>at own epsilon {epsilon}{info.price}")
-    return star
+    return star.update(showlegend=not info.narrow)
+
+
+def _best_in_words(info: TrajectoriesInfo, best: Point) -> str:
+    """The best point, and where its interval is known its score, and what it costs."""
+    words = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
+    interval = interval_of_best(info)
+    if interval is None:
+        return words
+    score = f"{show(info.utility, best.values[info.utility])}{in_parentheses(info.utility, interval)}"
+    return f"{words}: {score} at own epsilon {show('epsilon', best.values['epsilon'])}{info.price}"
 
 
 def _bar_of_best(info: TrajectoriesInfo, best: Point, interval: Interval, theme: Theme) -> go.Scatter:
@@ -342,11 +368,11 @@ def _remarks(data: SweepData) -> str:
     said, found = "", info(data)
     if beyond := outside(found):
         said += f" A double click shows what lies {beyond}."
-    if any(step.made_from for step in found.steps):
-        said += (
-            " Pentagons on it, in the colour of their trial, are averages of its weights (free points), drawn only "
-            "where they are the best."
-        )
+    if any(point.made_from for point in data.points):
+        said += " Lines pass the better of the last weights and averages of them (free points)"
+        said += ", but for noisy scores the last weights." if is_noisy(data.result) else "."
+    if any(step.interval for step in found.steps):
+        said += " The pale band is the 95 % interval of that best score, which leaves out that it was selected."
     if any(step.is_explorer for step in found.steps):
         said += " The dotted steps are the best of explorers, the solid ones of finals."
     if not found.stages and any(t.intervals[-1] for t in found.trajectories):
@@ -363,11 +389,11 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
         "One line per trial through its epochs; the mark at the end says how the trial ended: a circle is completed, "
-        "a square was stopped. Of more than five trials, or of several stages, those that are the best at no epsilon "
-        "are pale. Of more than five of one stage the best one stands out, with up to two whose scores lie in its "
-        "interval. A star is the best point. The broad pale steps are the best of all trials within each epsilon. Own "
-        "epsilon is that of one training if its configuration and epoch were fixed in advance; who publishes the best "
-        "model of the sweep pays its price."
+        "a square was stopped. Of more than five trials of one stage the best one stands out, with up to two whose "
+        "scores lie in its interval; others are pale from where they are the best for the last time. Of several "
+        "stages, trials that are the best at no epsilon are pale. A star is the best point. The broad pale steps are "
+        "the best of all trials within each epsilon. Own epsilon is that of one training if its configuration and "
+        "epoch were fixed in advance; who publishes the best model of the sweep pays its price."
     ),
     position=70,
     info=info,

@@ -211,11 +211,12 @@ def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):
 def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     info = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
     drawn = trajectories.plot(info).data
-    ends = {trace.name: trace for trace in drawn if trace.mode == "markers"}
-    adding = {step.trial for step in info.steps} - {"t0003"}
+    ends = {trace.name: trace for trace in drawn if trace.mode in ("markers", "markers+text")}
+    lasts = {step.trial: step.epsilon for step in info.steps if step.trial != "t0003"}
+    heads = "others, until last best"
     assert {name: len(trace.x) for name, trace in ends.items()} == {
-        "others, completed": 19 - len(adding),
-        "trials that are best at some epsilons, completed": len(adding),
+        "others, completed": 19,
+        heads: len(lasts),
         "t0003, completed": 1,
         "t0003 at its best": 1,
         "others, stopped": 2,
@@ -223,10 +224,15 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
         "others, interrupted": 1,
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["others, failed"].text[0]
-    assert len({trace.marker.symbol for trace in ends.values()}) == 6
-    others, adds = ends["others, completed"].marker, ends["trials that are best at some epsilons, completed"].marker
-    assert "open" in others.symbol
-    assert others.color != adds.color
+    assert len({trace.marker.symbol for trace in ends.values()}) == 7
+    assert ends["others, completed"].marker.color != ends[heads].marker.color
+    assert dict(zip(ends[heads].text, ends[heads].x, strict=True)) == lasts
+    (colored,) = (trace for trace in drawn if trace.name == heads and trace.mode == "lines")
+    (pale,) = (trace for trace in drawn if trace.name == "others, completed" and trace.mode == "lines")
+    for t in (t for t in info.trajectories if t.trial in lasts):
+        place = t.epsilons.index(lasts[t.trial])
+        assert _holds(colored, t.epsilons[: place + 1]), t.trial
+        assert _holds(pale, t.epsilons[place:]), "from there on"
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
     star = ends.pop("t0003 at its best")
     assert (star.x[0], star.y[0]) == (best.values["epsilon"], best.values["accuracy"])
@@ -236,6 +242,13 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     for name, key in keys.items():  # a piece of the line, and the mark at its end
         assert (key.mode, key.x, key.line, key.marker) == ("lines+markers", (None,), lines[name], ends[name].marker)
         assert ends[name].showlegend is False
+
+
+def _holds(line, epsilons):
+    """Whether a line of several pieces has one through these and no others."""
+    return (None, *epsilons, None) in {
+        (None, *line.x)[start : start + len(epsilons) + 2] for start in range(len(line.x))
+    }
 
 
 def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_caption_counts_them(small):
@@ -274,11 +287,12 @@ def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_col
     assert [key.name for key in keys] == [f"{id_}, completed" for id_ in best_first]
     symbols = {key.name: key.marker.symbol for key in keys}
     assert {end.name: end.marker.symbol for end in marked} == symbols
-    assert {*symbols.values()} == {"circle-open"}, "around the star, where the best ends there"
+    ring = f"{few.best.trial}, completed"
+    assert {name for name, symbol in symbols.items() if symbol == "circle-open"} == {ring}, "around the star"
     assert few.best.epoch == next(t for t in few.trajectories if t.trial == few.best.trial).epochs[-1]
     best = replace(few.best, values=few.best.values | {"epsilon": 0.9 * few.best.values["epsilon"]})
     earlier = trajectories.plot(replace(few, best=best)).data
-    assert [t.name for t in earlier if t.showlegend and t.marker.symbol == "circle"] == [f"{best.trial}, completed"]
+    assert {t.marker.symbol for t in earlier if t.showlegend and t.mode == "lines+markers"} == {"circle"}
     assert {path.name: path.line.color for path in paths} == {key.name: key.line.color for key in keys}
 
 
@@ -400,24 +414,43 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
     assert (bars.array, bars.arrayminus) == (pytest.approx((0.07, 0.07)), pytest.approx((0.07, 0.07)))
 
 
-def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(small):
+@pytest.mark.parametrize("is_noisy", [False, True])
+def test_the_way_of_a_trial_passes_averages_of_its_weights_where_they_are_better_and_not_chosen_by_luck(
+    small, is_noisy
+):
+    noise = NoisyScores(is_final=True, released={}, intervals={"accuracy": (0.0, 1.0)}) if is_noisy else None
     points = [
-        Point(trial=trial, epoch=epoch, values={"epsilon": epoch, "accuracy": least + 0.1 * epoch})
-        for trial, least in (("0", 0.3), ("a", 0.5))
-        for epoch in (1, 2)
+        Point(trial="a", epoch=epoch, values={"epsilon": epoch, "accuracy": score}, made_from=made_from, noisy=noise)
+        for epoch, score, made_from in (
+            (1, 0.7, "slow-midpoint"),
+            (1, 0.6, ""),
+            (2, 0.8, ""),
+            (2, 0.75, "slow-midpoint"),
+            (2, 0.85, "quick-midpoint"),
+        )
     ]
-    assert not any("averaged" in (t.name or "") for t in FIGURES["trajectories"].draw(small(points)).data)
-    assert "averages" not in FIGURES["trajectories"].remarks(small(points))
-    averaged = Point(trial="a", epoch=2, values={"epsilon": 2, "accuracy": 0.75}, made_from="slow-midpoint")
-    data = small([*points, averaged])
-    marked, key = (t for t in FIGURES["trajectories"].draw(data).data if t.name.startswith("averaged weights"))
-    assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon")
-    assert marked.marker.color == (LIGHT.ink,), "of its trial"
-    assert (marked.showlegend, key.x, key.marker.color) == (False, (None,), LIGHT.paper), "of none"
-    staged = replace(trajectories.info(data), stages=("explorers", "finals"))
-    marked, _ = (t for t in trajectories.plot(staged).data if t.name.startswith("averaged weights"))
-    assert marked.marker.color == (LIGHT.hue(0),), "of its stage"
-    assert "Pentagons on it, in the colour of their trial, are averages" in FIGURES["trajectories"].remarks(data)
+    data = small([*points, Point(trial="b", epoch=1, values={"epsilon": 1, "accuracy": 0.1}, noisy=noise)])
+    way, _ = trajectories.info(data).trajectories
+    assert (way.epochs, way.epsilons) == ((1, 2), (1, 2))
+    assert way.values == ((0.6, 0.8) if is_noisy else (0.7, 0.85))
+    assert way.moments == (("1", "2") if is_noisy else ("1, slow-midpoint", "2, quick-midpoint"))
+    said = FIGURES["trajectories"].remarks(data)
+    assert "Lines pass the better of the last weights and averages" in said
+    assert ("but for noisy scores the last weights" in said) is is_noisy
+    assert "averages" not in FIGURES["trajectories"].remarks(small([one for one in points if not one.made_from]))
+
+
+def test_how_sure_the_best_score_is_at_each_epsilon_is_a_band_around_it(small):
+    points = [Point(trial="a", epoch=e, values={"epsilon": e, "accuracy": 0.5 + 0.1 * e}) for e in (1, 2)]
+    info = trajectories.info(small(points))
+    assert {step.interval for step in info.steps} == {None}
+    assert not [trace for trace in trajectories.plot(info).data if "CI" in (trace.name or "")]
+    known = replace(info, steps=tuple(replace(step, interval=(step.value - 0.1, 0.9)) for step in info.steps))
+    low, high, *_ = trajectories.plot(known).data
+    assert (low.x, low.y) == ((1, 2, 2 * 1.12), pytest.approx((0.5, 0.6, 0.6)))
+    assert (high.y, high.fill, high.name) == ((0.9, 0.9, 0.9), "tonexty", "95 % CI of the best, ignoring selection")
+    assert trajectories.plot(replace(known, narrow=True)).data[1].name == "its 95 % CI"
+    assert {trace.line.shape for trace in (low, high)} == {"hv"}
 
 
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):

@@ -105,7 +105,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert "side by side" not in str(kind.draw(sweep).layout), "lines that can be dragged do not"
     *drawn, bar, ticks, first = kind.draw(sweep, still=True).data
     lines = [line for line in drawn if line.showlegend is False]
-    assert (first.name, first.line.dash) == ("best: t0003", "solid")
+    assert (first.name, first.line.dash) == ("best: t0003, own epsilon 4.21", "solid")
     assert len(ticks.x) == sum(len(axis.tick_texts) for axis in info.axes)
     notes = [note for note in kind.draw(sweep, still=True).layout.annotations if 0.0 <= (note.y or 0.0) <= 1.0]
     notes = [note for note in notes if note.name is None and note.showarrow is False]
@@ -187,60 +187,45 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     drawn = configurations.plot(found).data
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
     *_, first, second = (trace for trace in drawn if trace.mode == "lines")
-    assert (first.line.width, second.name) == (2.6, "second: t18")
-    assert first.name.replace("\N{NO-BREAK SPACE}", " ") == "best: t19, 69.0 % (68.0 to 69.0 %)"
+    assert (first.line.width, second.name) == (2.6, "second: t18, own epsilon 19")
+    assert first.name.replace("\N{NO-BREAK SPACE}", " ") == "best: t19, 69.0 % (68.0 to 69.0 %), own epsilon 20"
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
-    opacities = [opacity for _, opacity in widths[:18] if opacity > 0.35]
+    opacities = [opacity for _, opacity in widths[:18]]
     assert {width for width, _ in widths[:18]} == {1.2}, "the two best of 20 are drawn last, on top"
-    assert (min(opacities) >= 0.55, opacities) == (True, sorted(set(opacities))), "the better, the clearer"
+    assert sorted(opacities) == [0.25] * 8 + [0.85] * 10, "twelve in all are followed"
+    (terms,) = (note.text for note in configurations.plot(found).layout.annotations if note.name == "terms")
+    assert "the 12 of best colours are clear" in terms.replace("<br>", " ")
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert ("star",) not in [trace.marker.symbol for trace in drawn], "stars are for what was rehearsed and trained"
 
 
-@pytest.mark.parametrize(("first", "shown"), [(0.4, True), (0.6, False)], ids=["all have one", "one has none so early"])
-def test_trials_that_stopped_at_epsilons_far_apart_are_compared_at_one_that_all_reached(small, first, shown):
-    ways = {"a": [(0.3, 0.2), (0.5, 0.3)], "b": [(first, 0.1), (0.6, 0.5), (1.0, 0.9)]}
-    points = [
-        Point(trial=trial, epoch=epoch, values={"epsilon": epsilon, "accuracy": score})
-        for trial, way in ways.items()
-        for epoch, (epsilon, score) in enumerate(way, 1)
-    ]
-    trials = tuple(Trial(id=id_, config={"rate": 0.1 * (i + 1)}) for i, id_ in enumerate("ab"))
-    data = small(points, objectives=("epsilon", "accuracy"), trials=trials)
-    info = configurations.info(data)
-    assert [axis.name for axis in info.axes] == ["rate", *[_content.COMMON] * shown, "epsilon", "accuracy"]
-    if shown:
-        assert info.axes[1].title == "accuracy at\N{NO-BREAK SPACE}own epsilon 0.5"
-        assert info.axes[1].values == (0.3, 0.1), "their best ones up to there"
-        assert [axis.name for axis in _content.in_order(info)] == ["rate"]
-        near = [point for point in points if point.values["epsilon"] < 0.7]
-        alike = small(near, objectives=("epsilon", "accuracy"), trials=trials)
-        assert _content.COMMON not in [axis.name for axis in configurations.info(alike).axes], "0.6 is not far from 0.5"
-
-
-def test_colours_are_for_scores_that_can_be_compared_and_others_are_grey_and_counted(small):
-    ends = [(0.4, 0.3), (0.9, 0.5), (1.0, 0.6), (2.0, 0.9)]
+def test_all_lines_have_colours_whatever_their_epsilons(small):
+    ends = [(0.4, 0.3), (0.9, 0.2), (1.0, 0.6), (2.0, 0.9)]
     points = [
         Point(trial=f"t{i}", epoch=1, values={"epsilon": epsilon, "accuracy": score})
         for i, (epsilon, score) in enumerate(ends)
     ]
     configs = [Trial(id=f"t{i}", config={"rate": 0.1 * (i + 1)}) for i in range(len(ends))]
-    data = small(points, objectives=("epsilon", "accuracy"), trials=tuple(configs))
-    drawn = configurations.plot(replace(configurations.info(data), still=True)).data
+    info = configurations.info(small(points, objectives=("epsilon", "accuracy"), trials=tuple(configs)))
+    drawn = configurations.plot(replace(info, still=True)).data
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
     colors = [line.line.color for line in lines]  # the best is the last one
-    assert [color == LIGHT.faint for color in colors] == [True, True, False, False], "below 2 / 2"
-    assert colors[-1] == LIGHT.ink
-    assert "of other own epsilons, not compared: 2 of 4" in [trace.name for trace in drawn]
+    assert [line.opacity for line in lines] == [0.85, 0.85, 0.85, 1.0], "of few, all"
+    assert (len(set(colors[:3])), colors[1], colors[-1]) == (2, colors[2], LIGHT.ink), (
+        "two are on the front, one is not"
+    )
     (scale,) = (trace.marker for trace in drawn if trace.marker.showscale)
-    assert (scale.color, scale.colorbar.title.text) == ((0.6, 0.9), "accuracy at own epsilon 1 to 2")
-    drawn = configurations.plot(replace(configurations.info(data), still=True, sure=(0.85, 0.92))).data
-    (shown,) = (trace.marker for trace in drawn if trace.marker.showscale)
-    assert shown.color == pytest.approx((0.6, 0.85)), "and of those within the interval none is better"
-    near = configurations.plot(replace(configurations.info(data), still=True, sure=(0.7, 1.0))).data
-    assert next(t.marker.color for t in near if t.marker.showscale) == pytest.approx((0.4, 0.7)), "not enlarged"
+    assert scale.color == pytest.approx((0.1, 0.0))
+    assert (scale.cmin, scale.cmax, scale.reversescale) == (0.0, pytest.approx(0.1), True)
+    (alike,) = (
+        trace.marker
+        for trace in configurations.plot(replace(info, still=True, behind=(), sure=(0.85, 0.92))).data
+        if trace.marker.showscale
+    )
+    assert alike.color == pytest.approx((0.2, 0.85)), "and of those within the interval none is better"
+    assert not alike.reversescale
 
 
 def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(with_configs):
@@ -249,8 +234,8 @@ def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(wi
     lines = configurations.plot(replace(info, still=True)).data[: len(info.trials)]  # the best is the last
     heights = {axis.name: [line.y[i] for line in lines] for i, axis in enumerate(info.axes)}
     for value in (0, 1):  # none lies beyond an end of the axis
-        first = value - 0.09 * value
-        assert heights["training.batch"][value::2] == pytest.approx([first + 0.01 * i for i in range(10)])
+        first = value - 0.072 * value
+        assert heights["training.batch"][value::2] == pytest.approx([first + 0.008 * i for i in range(10)])
     gaps = np.subtract(heights["training.rate"][1::2], heights["training.rate"][::2])
     assert gaps == pytest.approx(0.01), "of ten values too"
 

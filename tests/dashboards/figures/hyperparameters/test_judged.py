@@ -37,7 +37,7 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
     judged, found = found_of(made(12))
     assert found == {"rate": pytest.approx(-1.0)}
     assert judged.ends == (0.5, pytest.approx(0.775))
-    said = "rank correlation of a setting with the colours of 12 lines, where it is beyond chance"
+    said = "larger values go with better colours (rank correlation of 12 lines, where beyond chance)"
     assert correlations_in_words(judged, found).endswith(said)
     judged, found = found_of(made(12, scores=[0.5 + (5 * i % 7) / 100 for i in range(12)]))
     assert found == {}
@@ -53,14 +53,31 @@ def test_of_few_lines_nothing_is_said(made):
     assert found_of(made(8))[1] is not None
 
 
-def test_of_other_epsilons_the_most_that_are_near_each_other_are_compared(made):
-    info = made(12, epsilons=dict.fromkeys(range(9, 12), 3.0))
-    judged, found = found_of(info)
-    assert list(judged.scores) == list(range(9))
-    assert judged.title == "accuracy at own epsilon 1"
-    assert found == {"rate": pytest.approx(-1.0)}
-    sure = judge(replace(info, sure=(0.6, 0.9)))
-    assert sure == judged, "the interval is that of the best, which is none of them"
+def test_scores_of_other_epsilons_are_judged_by_how_far_they_are_behind_the_best_of_no_larger_ones(made):
+    scores = [0.5, 0.4, 0.45, 0.7, 0.9, 0.6, 0.3, 0.8]
+    epsilons = dict(enumerate([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]))
+    info = made(8, epsilons=epsilons, scores=scores)
+    assert info.behind == pytest.approx([0.0, 0.1, 0.25, 0.0, 0.0, 0.3, 0.6, 0.1])
+    judged, _ = found_of(info)
+    assert judged.title == "accuracy behind the best of no larger own epsilon"
+    assert (judged.scores, judged.ends) == (info.behind, (pytest.approx(0.6), 0.0))
+    assert [judged.share(i) for i in range(8)] == pytest.approx([1.0, 5 / 6, 1 - 0.25 / 0.6, 1.0, 1.0, 0.5, 0.0, 5 / 6])
+    assert judge(replace(info, sure=(0.4, 0.95))).ends == (pytest.approx(1.0), 0.0), "half of it is within the interval"
+    near = made(8, epsilons={i: 1.0 + one / 4.0 for i, one in epsilons.items()}, scores=scores)
+    assert near.behind == (), "2 is not far from 1.25"
+    assert judge(near).title == "accuracy"
+
+
+def test_a_setting_without_an_order_goes_with_scores_if_it_has_two_values_and_all_trials_have_it(made):
+    scores = [0.5 + 0.2 * (i % 2) + i / 1000 for i in range(12)]
+    info = made(12, scores=scores)
+    kind = next(axis for axis in info.axes if axis.name == "kind")
+    judged = judge(info)
+    (found,) = correlations(judged, [kind]).values()
+    assert found > 0.8, "the upper one, b, is the better one"
+    of_three = replace(kind, values=(*kind.values[:-1], "c"))
+    of_a_choice = replace(kind, values=tuple({"a": None}.get(one, one) for one in kind.values))
+    assert correlations(judged, [of_three]) == correlations(judged, [of_a_choice]) == {}
 
 
 def test_settings_that_matter_stand_next_to_the_results_with_their_correlation(made):
@@ -69,4 +86,4 @@ def test_settings_that_matter_stand_next_to_the_results_with_their_correlation(m
     rho = "<br><i>\N{GREEK SMALL LETTER RHO} \N{MINUS SIGN}1.00</i>"
     assert names == ["lot", "kind", f"rate{rho}", "accuracy"]
     (terms,) = (note.text for note in drawn.layout.annotations if note.name == "terms")
-    assert "with the colours of 12 lines, where it is beyond chance" in terms.replace("<br>", " ")
+    assert "with better colours (rank correlation of 12 lines" in terms.replace("<br>", " ")

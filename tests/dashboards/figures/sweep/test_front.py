@@ -268,7 +268,8 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
     assert "tells what new rows would score (95 % CI ≤ ±6.1 points)" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
-    assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
+    assert shown["trajectories"].layout.yaxis.title.text == "accuracy (261 validation rows)", "a band says the rest"
+    assert "95 % CI of the best, ignoring selection" in [trace.name for trace in shown["trajectories"].data]
     assert shown["price"].layout.yaxis.title.text.endswith(
         "(261 validation rows,<br>95 % CI ≤ ±6.1 points, ignoring selection)"
     )
@@ -319,7 +320,8 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
     ] * 3
     for name in ("front", "trajectories", "price"):
         lines = [trace for trace in figures[name].draw(data).data if trace.mode == "lines" and trace.x[0] is not None]
-        assert [(line.line.dash, line.x[:2]) for line in lines if "best" in line.name or "own" in line.name] == [
+        steps = [line for line in lines if line.line.width and ("best" in line.name or "own" in line.name)]
+        assert [(line.line.dash, line.x[:2]) for line in steps] == [
             ("dot", (0.1, 1.0)),
             ("solid", (1.0, 2.0)),
         ]
