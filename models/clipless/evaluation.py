@@ -71,8 +71,8 @@ def evaluate(
     scores |= {f"certified@{text}": _mean(raw_radius_B > radius, weight_B) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:
         scores["auroc"] = _auroc(logits_BK, split.y, weight_B)
-        unknown = float(encoding_error(split.x).amax()) if len(split) else 0.0
-        moved = [radius * input_gain + unknown for radius in parsed.values()]
+        reach = [radius * input_gain for radius in parsed.values()]
+        moved = [one + float(encoding_error(split.x, one).amax()) if len(split) else one for one in reach]
         certified = certified_auroc(model, logits_BK, split.y, moved, weights_B=weight_B, measured=outputs.measured)
         scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores

@@ -72,7 +72,8 @@ def release_curves(
     curves, source = noise.curves, source or SecureSource()
     rows_B = draw_rows(torch.arange(len(split), device=split.y.device), split.offsets, source)
     logits_BK, y_B = float64_logits(model, split.x, features=features, alone=True)[rows_B], split.y[rows_B]
-    radius_B = (certified_radii(model, logits_BK, y_B) - encoding_error(split.x[rows_B])) / declared.input_gain
+    radius_B = certified_radii(model, logits_BK, y_B)
+    radius_B = (radius_B - encoding_error(split.x[rows_B], radius_B)) / declared.input_gain
     certified = release_certified(
         _strict(radius_B.cpu().numpy()),
         (decisions(logits_BK) == y_B).cpu().numpy(),

@@ -81,7 +81,8 @@ class SmoothedScorer:
             self._between()
             found.append(certify_smoothed(model, x, one))
         decided_B = torch.cat([rows.decided for rows in found])
-        radius_B = (torch.cat([rows.radii for rows in found]) - encoding_error(few.x)) / self._gain
+        radius_B = torch.cat([rows.radii for rows in found])
+        radius_B = (radius_B - encoding_error(few.x, radius_B)) / self._gain
         right_B, weight_B = decided_B == few.y, few.weights()
         scores = {
             name: float(weight_B[right_B & (radius_B > parse_radius(str(smoothed_radius_text(name))))].sum())

@@ -61,7 +61,7 @@ def test_radii_keep_their_spelling():
 def test_a_row_is_certified_strictly_within_its_radius():
     model, data = linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0])
     radius = certified_radii(model, float64_logits(model, data.x), data.y).item()
-    radius -= encoding_error(data.x).item()
+    radius -= encoding_error(data.x, radius).item()
     below = torch.tensor(radius, dtype=torch.float64).nextafter(torch.tensor(0.0, dtype=torch.float64)).item()
     assert evaluate(model, data, [repr(radius)])[f"certified@{radius!r}"] == 0.0
     assert evaluate(model, data, [repr(below)])[f"certified@{below!r}"] == 1.0

@@ -66,7 +66,7 @@ class StackEvaluator:
             return [{} for _ in trainings]
         logits_NBK = _logits(layers, [self._features_of(one.training) for one in shown])
         radius_NB = several_certified_radii(logits_NBK, self._rows.y, [one.measured for one in shown])
-        radius_NB = radius_NB - encoding_error(self._rows.x)
+        radius_NB = radius_NB - encoding_error(self._rows.x, radius_NB)
         found: dict[MemberTraining, dict[str, Outputs]] = {training: {} for training in trainings}
         for one, logits_BK, radius_B in zip(shown, logits_NBK, radius_NB, strict=True):
             found[one.training][one.name] = Outputs(logits_BK, radius_B, one.measured)

@@ -78,7 +78,7 @@ class Predictor:
         logits_NK = float64_logits(self.model, rows.x, alone=True)
         decided_N = decisions(logits_NK)
         radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x)
-        radii_N = (radii_N - encoding_error(rows.x)).clamp(min=0.0) / rows.input_gain
+        radii_N = (radii_N - encoding_error(rows.x, radii_N)).clamp(min=0.0) / rows.input_gain
         if rows.not_taken is not None:
             radii_N = radii_N.masked_fill(rows.not_taken, 0.0)
             (tell or _warn)(self._about_rows_not_taken(rows.not_taken))

@@ -185,7 +185,7 @@ def test_a_radius_is_less_by_what_the_encoding_of_its_row_rounds(monkeypatch, mo
     )
     noise = make_score_noise(make_spec(CONTENT), data)
     assert release_curves(model, data.test, None, noise, data.metadata).certified[1] > 0.0
-    monkeypatch.setattr("sweeper.trials.curves.encoding_error", lambda x: torch.full((len(x),), 1e3))
+    monkeypatch.setattr("sweeper.trials.curves.encoding_error", lambda x, _: torch.full((len(x),), 1e3))
     assert release_curves(model, data.test, None, noise, data.metadata).certified[1] == 0.0
 
 
@@ -196,7 +196,7 @@ def test_a_row_at_a_radius_is_not_certified_there(monkeypatch, model, data):
     )
     noise = make_score_noise(make_spec(CONTENT), data)
     at = noise.curves.radii[5]
-    monkeypatch.setattr("sweeper.trials.curves.encoding_error", lambda x: torch.zeros(len(x), dtype=torch.float64))
+    monkeypatch.setattr("sweeper.trials.curves.encoding_error", lambda x, _: torch.zeros(len(x), dtype=torch.float64))
     monkeypatch.setattr(
         "sweeper.trials.curves.certified_radii",
         lambda *_args, **_more: torch.full((len(data.test),), at * data.metadata.input_gain, dtype=torch.float64),

@@ -4,7 +4,8 @@ A declaration holds numbers and texts that are known without looking at the rows
 nature or the form that was filled in. Nothing here reads data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite, pi, ulp
 from typing import TypeAlias
@@ -18,6 +19,7 @@ UNPAID_SOURCE = "data (unpaid)"
 LONGEST_TEXT = 100_000
 MOST_BINS = 256
 _LEAST_RESOLVED = 2.0**-22  # of a range that is mapped to length 2, by which a double may round a cell of it
+_LARGEST = 1e300  # so that what double precision cannot hold, which is missing, is far from every range
 TEXT_UNIT = "bytes of text"  # of rows that only an encoder turns into numbers
 MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 
@@ -54,6 +56,11 @@ class Numeric:
             raise DeclarationError(f"Expected low <= missing <= high, got missing={self.missing!r}")
         if self.bins is not None and not (type(self.bins) is int and 2 <= self.bins <= MOST_BINS):
             raise DeclarationError(f"Expected a whole number of bins from 2 to {MOST_BINS}, got bins={self.bins!r}")
+        if max(abs(self.low), abs(self.high)) > _LARGEST:
+            raise DeclarationError(
+                f"Expected numbers up to {_LARGEST:g}, beyond which double precision has few, got low={self.low!r}, "
+                f"high={self.high!r}"
+            )
         if ulp(max(abs(self.low), abs(self.high))) * self.gain > _LEAST_RESOLVED * (self.high - self.low):
             raise DeclarationError(
                 f"Expected a range that numbers of double precision resolve, got low={self.low!r}, high={self.high!r}: "
@@ -110,6 +117,19 @@ class Text:
             raise DeclarationError(f"Expected text from 1 to {LONGEST_TEXT} bytes, got text={self.length!r}")
 
 
+def marker_numbers(missing_markers: Iterable[str]) -> list[float]:
+    """Return the numbers among texts that stand for missing values.
+
+    >>> marker_numbers(["", "?", "nan", "99", "-9.0"])
+    [99.0, -9.0]
+    """
+    found = []
+    for marker in missing_markers:
+        with suppress(ValueError):
+            found.append(float(marker))
+    return [number for number in found if isfinite(number)]
+
+
 @dataclass(frozen=True, slots=True)
 class Drop:
     """A column that is not used, such as an identifier."""
@@ -130,12 +150,16 @@ class Ranges:
         unknown: the class of a label that is missing or none of these; None refuses such labels.
         largest_share: of the rows that are of the most frequent class, where that is publicly known.
         others: declaration of every column that is not in ``columns``; None refuses those.
-        missing_markers: texts that stand for a missing value, unless they are a declared category or class.
+        missing_markers: texts that stand for a missing value, unless they are a declared category or class; one that
+            is a number stands for all that equal it, however they are written.
         table: path of the file that is declared here, if the declarations are for one file only.
         evaluation: what its validation and test rows are, if declared.
         unit: column that identifies the privacy unit, or ``"row"``, if declared.
         splits: how its rows are assigned, if declared.
         block: column that cuts its rows into blocks, a public attribute of the unit, if declared.
+
+    Raises:
+        DeclarationError: a marker that is a number within a range in which another one stands for missing ones.
     """
 
     name: str
@@ -152,6 +176,21 @@ class Ranges:
     unit: str | None = None
     splits: Splitting | None = None
     block: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, column in (*self.columns.items(), ("others", self.others)):
+            if isinstance(column, Numeric) and column.missing is not None:
+                self._check_markers(name, column, column.missing)
+
+    def _check_markers(self, name: str, column: Numeric, missing: float) -> None:
+        """Refuse a marker that cuts a number out of a range: what is certified would not hold for a move to it."""
+        for code in marker_numbers(self.missing_markers):
+            if column.low <= code <= column.high and code != missing:
+                raise DeclarationError(
+                    f"Expected missing_markers beyond the ranges of numbers, got {code:g} in {name} ({column.low:g} to "
+                    f"{column.high:g}, missing: {missing:g}) in {self.name}: numbers beside it and itself would be far "
+                    f"apart; leave such cells empty in the table, or declare missing: {code:g}"
+                )
 
     @property
     def unpaid(self) -> bool:

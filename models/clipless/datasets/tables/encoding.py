@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Text
-from clipless.datasets.tables.table_file import TRUTH, Array, Table, as_written, compose, is_number, to_floats
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Text, marker_numbers
+from clipless.datasets.tables.table_file import Array, Table, as_written, compose, is_number, read_number, to_floats
 from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
@@ -107,17 +107,20 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
         DataError: a cell that is neither a number nor a missing-value marker; names the first.
     """
     if is_number(column):
-        return to_floats(column)
-    missing = pc.is_in(column, value_set=pa.array([*map(compose, missing_markers)], pa.large_string()))
-    known = pc.if_else(missing, None, column).to_pylist()
-    # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
-    read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
-    return np.array(read, dtype=np.float64)
+        values_N = to_floats(column)
+    else:
+        missing = pc.is_in(column, value_set=pa.array([*map(compose, missing_markers)], pa.large_string()))
+        known = pc.if_else(missing, None, column).to_pylist()
+        # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
+        read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
+        values_N = np.array(read, dtype=np.float64)
+    codes = marker_numbers(missing_markers)
+    return np.where(np.isin(as_written(values_N), codes), nan, values_N) if codes else values_N
 
 
 def _number(cell: str | None, row: int, where: str, strict: bool) -> float:
     try:
-        return nan if cell is None else float(cell)
+        return nan if cell is None else read_number(cell)
     except ValueError:
         if not strict:
             return nan
@@ -193,8 +196,7 @@ def canonical(text: str | None) -> str | None:
     if text is None:
         return None
     with contextlib.suppress(ValueError):
-        number = TRUTH[text.lower()] if text.lower() in TRUTH else float(text)
-        return repr(float(as_written(np.array([number]))[0]))
+        return repr(float(as_written(np.array([read_number(text)]))[0]))
     return compose(text)
 
 

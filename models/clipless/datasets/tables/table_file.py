@@ -37,7 +37,7 @@ _UNREADABLE = (OSError, EOFError, ValueError, csv.Error, zlib.error, zipfile.Bad
 _CELL_SEPARATOR = "\x1f"
 # What stands for a missing value in files that other programs write, which differ in it by the type of the column.
 _NO_VALUE = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
-TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
+_TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
 _LEAST_BLOCK, _MOST_BLOCK = 2**20, 2**26  # bytes
 _OTHER_MARKS = ";\t|"  # that other programs put between columns
 _LEAST_EXACT = 1e-12  # from here on, a decimal of single precision that is not whole is a quotient of whole doubles
@@ -168,9 +168,18 @@ def _number(text: str | None) -> float | None:
     if text is None or text in _NO_VALUE:
         return nan
     try:
-        return TRUTH[text.lower()] if text.lower() in TRUTH else float(text)
+        return read_number(text)
     except ValueError:
         return None
+
+
+def read_number(text: str) -> float:
+    """Read a number or a truth value.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return _TRUTH[text.lower()] if text.lower() in _TRUTH else float(text)
 
 
 def list_names(names: Iterable[object]) -> str:

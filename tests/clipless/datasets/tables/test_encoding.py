@@ -97,8 +97,8 @@ def test_cells_of_the_narrowest_range_are_off_by_less_than_certificates_allow_fo
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(), st.sampled_from("ABC?")), min_size=1, max_size=10),
-    st.floats(-1e300, 1e300),
-    st.floats(1e-3, 1e300),
+    st.floats(-4e299, 4e299),
+    st.floats(1e-3, 5e299),
     st.sampled_from([None, 2, 3, 12]),
 )
 def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_another(rows, low, width, bins):

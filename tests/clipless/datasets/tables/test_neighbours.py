@@ -11,9 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.encoding import match_texts, numbers
+from clipless.datasets.tables.encoding import encode_columns, match_texts, numbers
 from clipless.datasets.tables.table_file import as_written, canonical_texts, read_table
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 RANGES = Ranges(
     name="people.yaml",
@@ -286,6 +286,61 @@ def test_a_text_is_the_same_however_its_accents_are_encoded(tmp_path):
     assert {match_texts(table.columns["who"], [text])[0] for table in tables for text in (composed, apart)} == {0}
     assert {cell for table in tables for cell in table.columns["who"].to_pylist()} == {composed}
     assert all(np.isnan(numbers(table.columns["who"], [text], "who")) for table in tables for text in (composed, apart))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([99, 98]),
+        pa.array([99.0, 98.0]),
+        pa.array(["99", "98"]),
+        pa.array(["99.0", "98.0"]),
+        pa.array(["+9.9e1", "98"]),
+        pa.array(np.array([99.0, 98.0], np.float32)),
+    ],
+)
+def test_a_number_that_stands_for_missing_ones_does_so_however_it_is_written(cells, tmp_path):
+    pyarrow.parquet.write_table(pa.table({"age": cells}), tmp_path / "t.parquet")
+    column = read_table(tmp_path / "t.parquet").columns["age"]
+    for marker in ("99", "99.0", " 99"):
+        np.testing.assert_array_equal(numbers(column, ["", marker], "age"), [np.nan, 98.0])
+    np.testing.assert_array_equal(numbers(column, ["", "?"], "age"), [99.0, 98.0])
+    tenth = pa.array(np.array([0.1, 0.2], np.float32).astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(numbers(tenth, ["0.1"], "x")), [True, False])
+
+
+def test_no_number_within_a_range_stands_for_another_one():
+    def declare(column, *markers):
+        return Ranges(name="r.yaml", source="x", columns={"age": column}, missing_markers=("", *markers))
+
+    age = Numeric(low=0.0, high=120.0, missing=18.0)
+    for marker in ("99", "0", "120.0"):
+        with pytest.raises(
+            DeclarationError, match=r"^Expected missing_markers beyond the ranges .* in age \(0 to 120, "
+        ):
+            declare(age, marker)
+    with pytest.raises(DeclarationError, match="in others"):
+        Ranges(name="r.yaml", source="x", others=age, missing_markers=("7",))
+    for marker in ("-9", "999", "18", "who knows", "nan", "inf"):
+        assert declare(age, marker).missing_markers[-1] == marker
+    assert declare(dataclasses.replace(age, missing=None), "99"), "a missing one is refused then"
+
+
+def test_truth_values_are_the_numbers_that_they_are_known_as(tmp_path):
+    found = []
+    for cells in (pa.array([1, 0]), pa.array([True, False]), pa.array(["True", "false"]), pa.array(["1", "0"])):
+        pyarrow.parquet.write_table(pa.table({"x": cells}), tmp_path / "t.parquet")
+        table = read_table(tmp_path / "t.parquet")
+        encoded = encode_columns(table, {"x": Numeric(low=0.0, high=1.0, missing=0.0)}, [""], open_rows=False)
+        found.append((tuple(table.contents()), encoded.flatten().tolist()))
+    assert found == [found[0]] * 4
+    assert found[0][1] == [1.0, -1.0]
+
+
+def test_no_range_ends_where_double_precision_does():
+    with pytest.raises(DeclarationError, match="Expected numbers up to 1e\\+300"):
+        Numeric(low=-8e307, high=8e307, missing=0.0)
+    assert Numeric(low=-1e300, high=1e300).width == 1
 
 
 def test_a_category_of_single_precision_is_its_decimal():

@@ -16,6 +16,7 @@ from torch import nn
 import clipless
 import sweeper
 from clipless.datasets import InputFormat, NewRows, Ranges, find_features, input_format
+from clipless.datasets.raw_rows import Tensors
 from clipless.datasets.tables.declarations import Numeric
 from clipless.errors import CliplessError, DataError
 from clipless.layers import Dense, InputBall
@@ -86,13 +87,13 @@ def test_radii_are_in_raw_units_and_one_logit_has_two_scores():
     form = input_format("breast_cancer")
     x = torch.rand(9, 30, generator=generator)
     narrow, wide = (Predictor(model, form, True)(NewRows(x, gain, "mm")) for gain in (1.0, 0.5))
-    rounded = 16 * 2.0**-24 * 30**0.5  # by the encoding
     np.testing.assert_allclose(wide["certified_radius"], 2 * narrow["certified_radius"])
     assert (narrow["score benign"] == 0).all()
     assert ((narrow["score malignant"] > 0) == (narrow["class"] == "malignant")).all()
     decided = torch.tensor((narrow["class"] == "malignant").to_numpy(dtype=np.int64))
     expected = clipless.certify(model, x, decided)
-    np.testing.assert_allclose(narrow["certified_radius"], expected - rounded)
+    reach = (x.amax(dim=1).double() + expected).clamp(min=1.0)
+    np.testing.assert_allclose(narrow["certified_radius"], expected - 16 * 2.0**-24 * 30**0.5 * reach)
 
 
 def test_a_radius_is_less_by_what_its_largest_coordinate_rounds():
@@ -102,7 +103,26 @@ def test_a_radius_is_less_by_what_its_largest_coordinate_rounds():
     decided = (clipless.certificates.certify.float64_logits(model, x)[:, 0] > 0).long()
     exact = clipless.certify(model, x, decided).numpy()
     found = Predictor(model, input_format("breast_cancer"), True)(NewRows(x, 1.0, "mm"))["certified_radius"]
-    assert exact - found.to_numpy() == pytest.approx(16 * 2.0**-24 * 30**0.5 * np.array([1.0, 1000.0]), rel=1e-6)
+    reach = np.array([0.9, 1000.0]) + exact  # of a coordinate of a neighbour
+    assert exact - found.to_numpy() == pytest.approx(16 * 2.0**-24 * 30**0.5 * np.maximum(reach, 1.0), rel=1e-6)
+
+
+def test_a_radius_holds_for_neighbours_with_larger_coordinates():
+    form = InputFormat(name="own", classes=("a", "b"), raw=Tensors((1,), 1e4, 1.0, "volts"))
+    rng = np.random.default_rng(0)
+    for weight, bias in ((0.003, 0.9), (0.01, 0.71), (0.03, 0.55)):
+        dense = Dense(1, 1, bias=True)
+        with torch.no_grad():
+            dense.weight.fill_(weight)
+            dense.bias.fill_(bias)
+        predictor = Predictor(Network([InputBall(1e4), dense], (1,)), form, False)
+        rows = rng.uniform(-1.0, 1.0, (40, 1)).astype(np.float32).astype(np.float64)
+        found = predictor(form.of_array(rows))
+        moved = rows - (found["certified_radius"].to_numpy() * (1.0 - 1e-12))[:, None]
+        assert (predictor(form.of_array(moved))["class"] == found["class"]).all()
+        assert (found["class"] == "b").all()
+        beyond = rows - (found["certified_radius"].to_numpy() * 1.001)[:, None]
+        assert (predictor(form.of_array(beyond))["class"] == "a").all(), "and no farther"
 
 
 def test_a_radius_holds_for_rows_that_are_encoded_again():
