@@ -12,7 +12,7 @@ from typing import Any
 from dashboards.data import CAUGHT, PRICE, SweepData
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import interval_on_test, mean_in_words
-from sweeper.privacy.pricing import Price, value_name
+from sweeper.privacy.pricing import value_name
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
 from sweeper.rounding import round_up
 from sweeper.specification.objectives import (
@@ -75,11 +75,6 @@ def radius_of(name: str) -> str | None:
     kinds = (radius_text, auroc_radius_text, smoothed_radius_text, attack_radius_text)
     found = (kind(name) for kind in kinds)
     return next((text for text in found if text is not None), None)
-
-
-def doubt(price: Price) -> str:
-    """What stands behind a price that is not proven, for results steer the sweep."""
-    return " (not proven)" if price.unproven else ""
 
 
 def short_title(name: str) -> str:

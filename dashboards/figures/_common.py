@@ -19,7 +19,6 @@ from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
     delta_text,
-    doubt,
     in_parentheses,
     is_fraction,
     number,
@@ -68,7 +67,7 @@ _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper",
 def epsilon_title(data: SweepData) -> str:
     """What the epsilon axis promises: each value holds for an epoch fixed in advance; a model costs the price."""
     price = data.result.price
-    paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}{doubt(price)}"
+    paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}{price.doubt}"
     return f"{OWN_EPSILON}, {delta_text(data)}{paid}"
 
 
@@ -392,7 +391,7 @@ def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict
     price, together = comparison.price, ""
     if price is not None:
         together = (
-            f"; price of {both} together: {show_epsilon(price.epsilon)}{doubt(price)} at delta = {number(price.delta)}"
+            f"; price of {both} together: {show_epsilon(price.epsilon)}{price.doubt} at delta = {number(price.delta)}"
         )
     return {
         "title": f"{escape(names)}: {title}",

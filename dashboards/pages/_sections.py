@@ -18,7 +18,6 @@ from dashboards.text import (
     MISSING,
     delta_text,
     deltas_text,
-    doubt,
     interval_text,
     is_fraction,
     number,
@@ -215,7 +214,7 @@ def _bought(data: SweepData) -> list[Html]:
     )
     near = nearly_best(data.result)
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
-    title = f"price: epsilon {show_epsilon(price.epsilon)}{doubt(price)}"
+    title = f"price: epsilon {show_epsilon(price.epsilon)}{price.doubt}"
     return [
         tag("p", words),
         tag("div", _card(data, best, title), class_="cards one"),

@@ -11,7 +11,6 @@ from dashboards.summary import best_of
 from dashboards.text import (
     also_on_test,
     delta_text,
-    doubt,
     lead_with_test,
     number,
     show_epsilon,
@@ -97,7 +96,7 @@ def _reached(data: SweepData, best: Point) -> tuple[list[Html | str], str]:
     released = data.result.ledger.get("everything", price).released
     what = "one model or all" if released else "this model alone"
     bought = tag("strong", f"epsilon {show_epsilon(price.epsilon)}")
-    return [tag("strong", value), " for ", bought, f", the price of {what}{doubt(price)}."], note
+    return [tag("strong", value), " for ", bought, f", the price of {what}{price.doubt}."], note
 
 
 def smoothing_in_words(data: SweepData, point: Point) -> str:

@@ -63,7 +63,7 @@ def _cells(sweep: Sweep) -> list[str]:
     return [
         str(len(front.trials)),
         "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}",
-        "-" if front.price is None else round_up(front.price.epsilon),
+        "-" if front.price is None else f"{round_up(front.price.epsilon)}{front.price.doubt}",
         front.hypervolume_in_words,
     ]
 

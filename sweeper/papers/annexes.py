@@ -46,16 +46,16 @@ EDPB = (
 
 def nist_annex(card: CardContent) -> str:
     """Return the annex in the order of NIST SP 800-226, from the content of a card."""
-    mechanism, *implementation = statements.mechanisms(card)
+    made, *uncovered = statements.implementation(card)
     paragraphs = (
         [statements.claim(card), _risk(card)],
         [statements.adjacency(card), *statements.several_rows(card)],
         ["Approximate differential privacy in the central model: whoever runs the training is trusted with the rows."],
-        [mechanism, *implementation[:1], *statements.attacks(card)],
-        [statements.tuning(card), statements.composition(card), statements.post_processing(card)],
+        [*statements.mechanisms(card), made, *statements.attacks(card)],
+        [statements.tuning(card), statements.composition(card), statements.post_processing(card), *card.conditions],
         list(_utility(card)),
         [f"Access to the rows: {statements.said(card, 'access')}", f"Retention: {statements.said(card, 'retention')}"],
-        [*implementation[1:], "Taken as public, without noise:", *statements.unprotected(card)],
+        [*uncovered, "Taken as public, without noise:", *statements.unprotected(card)],
         [f"Collection: {statements.said(card, 'collection')}", "Differential privacy protects no row before training."],
         _answerable(card),
     )
@@ -79,7 +79,7 @@ def edpb_annex(card: CardContent) -> str:
             f"Sources: `{card.data.name}`. {statements.said(card, 'collection')}",
             statements.data_domain(card),
             statements.claim(card),
-            *statements.mechanisms(card)[:1],
+            *statements.mechanisms(card),
             statements.tuning(card),
         ],
         [

@@ -16,7 +16,7 @@ is copied, like rates and numbers of steps, is compared exactly.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, isclose, sqrt
+from math import ceil, inf, isclose, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,10 @@ def _less_than_spent(card: CardContent, ledger: Ledger) -> str | None:
     account = card.account
     if account is None:
         return None
-    spent = ledger.answers(account.delta, tight=True)["everything"].epsilon
+    answers = ledger.answers(account.delta, tight=True)
+    spent = answers["winner" if ledger.held is not None else "everything"].epsilon
+    if spent == inf:  # a budget of another delta states no price at this one
+        return None
     if spent <= account.epsilon * (1.0 + _BUDGET):
         return None
     return f"Expected account.epsilon >= {spent!r} at account.delta, the price of this sweep, got {account.epsilon!r}"

@@ -158,7 +158,11 @@ def _deployment(card: CardContent) -> Deployment:
         implementation=Implementation(
             pre_processing_eda_hyperparameter_tuning=statements.tuning(card),
             mechanisms=_bullets(
-                [*statements.mechanisms(card), f"Access to the data before noise: {statements.said(card, 'access')}"]
+                [
+                    *statements.mechanisms(card),
+                    *statements.implementation(card),
+                    f"Access to the data before noise: {statements.said(card, 'access')}",
+                ]
             ),
             justification=_bullets([statements.said(card, "purpose"), *statements.attacks(card), *card.conditions]),
         ),

@@ -11,7 +11,7 @@ no ledger: they are what whoever made the card declares.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import hypot
+from math import hypot, log, sqrt
 from typing import Any
 
 from clipless.plans.method import Method
@@ -19,7 +19,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.card.content import CardContent, CurveNoiseFacts, ScoreNoiseRow
 from sweeper.privacy.card.prices import charged_entries
-from sweeper.privacy.evaluation.curve_noise import CurveNoise
+from sweeper.privacy.evaluation.curve_noise import CONFIDENCE, CurveNoise
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise, spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
@@ -32,6 +32,7 @@ _STATED = (  # section and name in a configuration, and where a card says it
     ("privacy", "relation", "guarantee", "relation"),
     ("privacy", "noise", "noise", "allocation"),
 )
+_ROUNDED = 2e-5  # of shares and bounds, which have five digits
 _SPARE = 2.0**-30  # relative, of noise beyond that of the event; 2^-40 is planned
 
 
@@ -126,6 +127,30 @@ def _curves(facts: CurveNoiseFacts, card: CardContent) -> CurveNoise:
     )
 
 
+def _other_curves(card: CardContent, noise: ScoreNoiseRow) -> str | None:
+    """Say where released curves are of other noise or rows than the scores, or known better than rows that are drawn.
+
+    Shares of so many rows alone are within the bound of Dvoretzky, Kiefer, Wolfowitz and Massart; bands hold for noise
+    too, and leave half of their risk to each.
+    """
+    found, facts = card.curves, noise.curves
+    if found is None or facts is None:
+        return None if found is None else "Expected curves = None without score_noise.curves, got some"
+    stated = (found.confidence, found.noise_multiplier, found.rows, len(found.radii), found.scores is not None)
+    expected = (CONFIDENCE, facts.noise_multiplier, noise.rows["test"], facts.radii, facts.two_classes)
+    if stated != expected:
+        return (
+            f"Expected curves of confidence, noise_multiplier, rows, radii and whether of two classes {expected}, by "
+            f"score_noise, got {stated}"
+        )
+    least = sqrt(log(4.0 / (1.0 - CONFIDENCE)) / (2.0 * found.rows)) - _ROUNDED
+    columns = zip(found.certified, found.certified_low, found.certified_high, strict=True)
+    for share, low, high in columns:
+        if min(high, 1.0) - share < min(least, 1.0 - share) or share - max(low, 0.0) < min(least, share):
+            return f"Expected curves whose bounds are {least:.3g} from {share!r}, got {low!r} and {high!r}"
+    return None
+
+
 def other_releases(card: CardContent, ledger: Ledger) -> Iterator[str | None]:
     """Yield what a card says of releases of scores that the ledger, its conditions or its epochs contradict."""
     noise, facts = card.score_noise, card.guarantee
@@ -145,6 +170,7 @@ def other_releases(card: CardContent, ledger: Ledger) -> Iterator[str | None]:
         if held.scores is None or not same_event(held.scores, stated):
             yield f"Expected score_noise of {held.scores}, as each candidate plans, got {stated}"
     told = {split: f"{noise.std[split]:.3g} on {split} rows" for split in ("validation", "test") if split in noise.std}
+    yield _other_curves(card, noise)
     conditions = " ".join(card.conditions)
     for split, words in told.items():
         if words not in conditions:

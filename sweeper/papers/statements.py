@@ -5,6 +5,8 @@ from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import CardContent, ExposureFacts
+from sweeper.privacy.card.scores import test_multiplier
+from sweeper.privacy.card.text import unproven_of
 from sweeper.rounding import exactly, round_down, round_up
 
 NOT_KNOWN = "Not known; {} of the spec would say it."
@@ -53,8 +55,14 @@ def claim(card: CardContent) -> str:
     return (
         f"{mark}({round_up(epsilon)}, {facts.delta!r})-differential privacy for the model as it was chosen in its "
         f"sweep, a price {when}. The training alone, had its configuration and epoch been fixed in advance, costs "
-        f"epsilon {round_up(own)} at the same delta."
+        f"epsilon {round_up(own)} at the same delta.{_doubt(card)}"
     )
+
+
+def _doubt(card: CardContent) -> str:
+    """Return that the price is not proven, behind a space, where results steered the sweep."""
+    doubt = unproven_of(card)
+    return f" {doubt}" if doubt else ""
 
 
 def unit(card: CardContent) -> str:
@@ -102,7 +110,7 @@ def tuning(card: CardContent) -> str:
     else:
         accounted = (
             "The loss of tuning is accounted by the composition of every training that was charged, as if their "
-            "number, noise and length had been fixed in advance."
+            f"number, noise and length had been fixed in advance.{_doubt(card)}"
         )
     return f"Configurations were chosen by a sweep, `{card.sweep}`. {accounted} {winner} {_outside(card)}".replace(
         "  ", " "
@@ -127,7 +135,8 @@ def _outside(card: CardContent) -> str:
 def composition(card: CardContent) -> str:
     """Return how losses were composed."""
     facts, advance = card.guarantee, card.guarantee.fixed_in_advance
-    trained = "trained once" if facts.trainings == 1 else f"trained {facts.trainings} times"
+    times = facts.trainings * facts.repeats
+    trained = "trained once" if times == 1 else f"trained {times} times"
     return (
         f"{advance.steps} steps of the Poisson-subsampled Gaussian mechanism up to epoch {card.epoch} of "
         f"{facts.planned_epochs}, {trained}, composed by the smaller of two upper "
@@ -149,12 +158,29 @@ def post_processing(card: CardContent) -> str:
 
 
 def mechanisms(card: CardContent) -> list[str]:
-    """Return the mechanisms and their implementation, one sentence each."""
-    sampling, noise, versions = card.sampling, card.noise, card.versions
-    drawn = "a secure generator (AES-256-CTR)" if noise.secure_generator else "an injected generator, without guarantee"
+    """Return the mechanisms of the training and of scores of private rows, one sentence each."""
     found = [
-        f"Gaussian mechanism with noise multiplier {noise.noise_multiplier!r} on sums over Poisson samples of rate "
-        f"{sampling.sampling_rate!r}; {_METHODS[card.method]}.",
+        f"Gaussian mechanism with noise multiplier {card.noise.noise_multiplier!r} on sums over Poisson samples of "
+        f"rate {card.sampling.sampling_rate!r}; {_METHODS[card.method]}."
+    ]
+    noise = card.score_noise
+    if noise is None:
+        return found
+    curves = ", read off curves of certified accuracy, and with two classes of both, that are released together"
+    tested = test_multiplier(noise)
+    return [
+        *found,
+        f"Scores of private validation rows: Gaussian mechanism, multiplier {noise.noise_multiplier!r}, for each epoch "
+        f"that is scored. Of private test rows: multiplier {tested!r} for each point{curves * bool(noise.curves)}.",
+    ]
+
+
+def implementation(card: CardContent) -> list[str]:
+    """Return how the mechanisms are implemented, and what that leaves uncovered, one sentence each."""
+    versions = card.versions
+    is_secure = card.noise.secure_generator
+    drawn = "a secure generator (AES-256-CTR)" if is_secure else "an injected generator, without guarantee"
+    return [
         f"Implemented by Sweeper {versions['sweeper']} (clipless, torch {versions['torch']}); batches and noise come "
         f"from {drawn}.",
         "Timing: nothing is queried interactively under differential privacy; the time of training is not protected.",
@@ -164,11 +190,6 @@ def mechanisms(card: CardContent) -> list[str]:
         "Platform: what an observer of the training machine could see (timing, memory, batches, gradients before the "
         "noise) is not covered.",
     ]
-    if card.score_noise is not None:
-        found.insert(
-            1, f"Scores of private rows: Gaussian mechanism, multiplier {card.score_noise.noise_multiplier!r}."
-        )
-    return found
 
 
 def attacks(card: CardContent) -> list[str]:

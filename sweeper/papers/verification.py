@@ -28,6 +28,7 @@ from sweeper.papers.files import (
 )
 from sweeper.papers.recomputation import compare_claims, first_difference
 from sweeper.papers.signature import signer_of
+from sweeper.papers.stated_spec import unlike_its_spec
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.card.person import GUARANTEES
@@ -43,8 +44,8 @@ _COUNTED = "The number of training "  # begins the fact of `sweeper.privacy.clai
 _MEANING = "and what it means to a person"
 _EXACT = "all of these numbers are those of the ledger to the last bit"
 _DECLARED = (
-    "scores, what audits attained, how sensitivities are divided, which epoch the model is of, rows held back, the "
-    "budget of an account, what data and people declare"
+    "scores and released curves, what audits attained, how sensitivities are divided, which epoch the model is of, "
+    "rows held back, the budget of an account, what data and people declare"
 )
 _ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
 # of content that keeps to the schema and makes no sense
@@ -193,13 +194,14 @@ def _check_sources(folder: Path, card: CardContent) -> str:
         false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card.deployment)}"
     if false is None and card.account and not card.account.to_claim().is_stated(card.conditions):
         false = "Expected conditions to state the claim of account, got others"
+    false = false or next(unlike_its_spec(card, spec), None)
     if false is not None:
         raise RecordError(f"{false} {where}, by {folder / SPEC_NAME}")
     if (folder / DATA_NAME).exists():
         name = read_object(folder / DATA_NAME).get("name")
         if name != card.data.name:
             raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
-    of_spec = "delta, account, deployment, and of the data as far as it states them"
+    of_spec = "delta, account, deployment, of what chooses, and of the data as far as it states them"
     declared = "" if unit is not None else f"; privacy unit {card.guarantee.unit!r} is only declared (ranges file)"
     return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, {of_spec}{declared}"
 
@@ -242,7 +244,8 @@ def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:
     prices = {question: price.to_price() for question, price in card.ledger.items()}
     for what, price in prices_by_release(prices).items():
         cost = f"epsilon {round_up(price.epsilon)} at delta {delta!r}, {_MEANING}"
-        yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}")
+        doubt = f". {price.unproven}" if price.unproven else ""
+        yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}{doubt}")
     if card.score_noise is not None:
         epsilon = round_up(card.score_noise.of_the_trial.epsilon)
         yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")

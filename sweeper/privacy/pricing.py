@@ -50,6 +50,11 @@ class Price:
         return self.events > 0 or isfinite(self.epsilon)
 
     @property
+    def doubt(self) -> str:
+        """What stands behind its number, where it is not proven."""
+        return " (not proven)" if self.unproven else ""
+
+    @property
     def course(self) -> str:
         """Whether further trials change it, and whether it is proven, in a sentence or two."""
         return FIXED if self.fixed else " ".join(filter(None, [GROWS, self.unproven]))

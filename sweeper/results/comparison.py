@@ -87,7 +87,7 @@ def prices_in_words(prices: Sequence[Price | None]) -> str:
     known = sorted(price.epsilon for price in prices if price is not None)
     if not known or len(known) < len(prices):
         return "unknown price"
-    doubt = " (not proven)" if any(price is not None and price.unproven for price in prices) else ""
+    doubt = max((price.doubt for price in prices if price is not None), key=len)
     return f"price: epsilon {' to '.join(dict.fromkeys(map(round_up, (known[0], known[-1]))))}{doubt}"
 
 

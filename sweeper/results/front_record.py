@@ -237,9 +237,10 @@ class FrontRecord:
         replace_file(Path(path), to_lines(self.to_json()))
 
 
-def _price_columns(price: Price) -> dict[str, float]:
+def _price_columns(price: Price) -> dict[str, float | bool]:
     meant = {} if price.exposure is None else price.exposure.to_values()
-    return {"price": price.epsilon} | {f"price.{name}": value for name, value in meant.items()}
+    means = {f"price.{name}": value for name, value in meant.items()}
+    return {"price": price.epsilon, "price.proven": price.unproven is None, **means}
 
 
 def _smoothed_columns(smoothed: SmoothedCounts) -> dict[str, float]:

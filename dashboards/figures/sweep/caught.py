@@ -43,7 +43,7 @@ from dashboards.figures._tested import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import DRAWN_DOMINATED
-from dashboards.text import doubt, number, percent
+from dashboards.text import number, percent
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
@@ -92,7 +92,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         certified_scores=certified_in_words(data),
         finals_first=finals_first(usable),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
-        doubt="" if price is None else doubt(price),
+        doubt="" if price is None else price.doubt,
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
         test_scores=scores_on_test(data.result, steps, utility),

@@ -84,7 +84,7 @@ def noise_of_scores(card: CardContent) -> Iterator[str]:
     yield (
         f"Scores ({', '.join(noise.names)}) were released as counts with Gaussian noise: of multiplier "
         f"{noise.noise_multiplier:.4g} on validation rows, a standard deviation of {std['validation']:.3g} of a "
-        f"score, and of multiplier {_test_multiplier(noise):.4g} on test rows, a standard deviation of "
+        f"score, and of multiplier {test_multiplier(noise):.4g} on test rows, a standard deviation of "
         f"{std['test']:.3g}{_of_curves(noise)}{_of_classes(noise)}. "
         f"The {own.steps} releases of validation scores that this trial planned"
         f"{of_each(facts.trainings)} cost the validation rows epsilon {round_up(own.epsilon)} at delta "
@@ -92,7 +92,7 @@ def noise_of_scores(card: CardContent) -> Iterator[str]:
     )
 
 
-def _test_multiplier(noise: ScoreNoiseRow) -> float:
+def test_multiplier(noise: ScoreNoiseRow) -> float:
     """Return the noise multiplier of a release on test rows: that of their curves, or what their deviation says.
 
     Counts of both splits have one sensitivity, so that the deviations of these counts are as the multipliers.

@@ -205,11 +205,14 @@ def describe(picked: Picked, takes: str) -> str:
     """Return what a registry says of a version: its price, its accuracy, where its card is, and what it predicts from.
 
     Guarantees:
-        The epsilon is the price of the sweep, which holds however the model was chosen; never that of one training.
+        The epsilon is the price of the sweep, which holds however the model was chosen, or is marked as not proven;
+        never that of one training.
     """
     card, point = picked.card.content, picked.point
-    price = f"Epsilon {round_up(card.ledger['winner'].epsilon)} at delta {exactly(card.guarantee.delta)}"
-    parts = ["Exploratory: no guarantee", price] if card.exploratory else [f"{price} (price of the sweep)"]
+    winner = card.ledger["winner"].to_price()
+    price = f"Epsilon {round_up(winner.epsilon)} at delta {exactly(card.guarantee.delta)}"
+    named = f"{price} (price of the sweep){winner.doubt}"
+    parts = ["Exploratory: no guarantee", price] if card.exploratory else [named]
     if "accuracy" in point.values:
         parts.append(f"accuracy {shown_text(point, 'accuracy', picked.sweep.front().claim)}")
     return "; ".join([*parts, f"card.md in the artifacts, folder {ARTIFACT}"]) + f".\n\n{takes}"

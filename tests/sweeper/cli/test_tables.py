@@ -71,6 +71,14 @@ def test_every_sweep_is_a_row(make):
     assert third[1:] == ["lost"]  # nothing drives it, and it has no front yet
 
 
+def test_a_list_and_a_front_say_that_a_price_is_not_proven(make):
+    folders = [make(), make("digits-2", chosen=("batch_size",))]
+    _, first, second = text(sweeps_table(folders), width=300).splitlines()
+    assert ("not proven" in first, " 3 (not proven) " in second) == (False, True)
+    for folder, is_proven in zip(folders, (True, False), strict=True):
+        assert {row["price.proven"] for row in Sweep(folder.path).front().rows()} == {is_proven}
+
+
 def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
     folder = make(status="running")
     ledger = Ledger(folder.ledger)

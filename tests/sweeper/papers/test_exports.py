@@ -10,6 +10,7 @@ import yaml
 from sweeper.papers.annexes import EDPB, EXPORTS, NIST, edpb_annex, nist_annex
 from sweeper.papers.registry_record import registry_record
 from sweeper.privacy.card.content import CardContent
+from sweeper.privacy.pricing import state_unproven
 from sweeper.specification.settings import DeploymentSettings
 from sweeper.store.jsonl import plain
 from tests.factories import registry_validator
@@ -79,6 +80,39 @@ def test_an_annex_has_every_chapter_in_order_and_none_is_empty(content, annex, h
         assert ("Not known; deployment" in text) == (name != "said")
     exploratory = annex(variants(content)["exploratory"])
     assert "Exploratory: nothing is claimed" in exploratory
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_every_export_says_that_a_price_is_not_proven(content, export):
+    doubt = state_unproven(["batch_size"])
+    assert doubt not in export(CardContent.model_validate(content))
+    for price in content["ledger"].values():
+        price["unproven"] = doubt
+    assert export(CardContent.model_validate(content)).count(doubt) == 2, "of the claim, and of tuning"
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_every_export_states_all_mechanisms_trainings_and_conditions(content, export):
+    noise = {
+        "names": ["accuracy"],
+        "noise_multiplier": 3.0,
+        "apart": True,
+        "std": {"validation": 0.015, "test": 0.01},
+        "rows": {"validation": 100, "test": 100},
+        "epochs": [1],
+        "best_of": None,
+        "curves": None,
+        "of_the_trial": content["guarantee"]["chosen_afterwards"],
+    }
+    facts = content["guarantee"] | {"trainings": 2, "repeats": 3}
+    told = export(CardContent.model_validate(content | {"score_noise": noise, "guarantee": facts}))
+    assert "validation rows: Gaussian mechanism, multiplier 3.0, " in told
+    assert "private test rows: multiplier 2.0 for each point" in told
+    assert "trained 6 times" in told
+    assert all(condition in told for condition in content["conditions"])
+    noise |= {"curves": {"noise_multiplier": 5.0, "radii": 33, "two_classes": True}}
+    curved = export(CardContent.model_validate(content | {"score_noise": noise}))
+    assert "multiplier 5.0 for each point, read off curves" in curved
 
 
 def test_everything_that_people_say_is_in_some_export(content):

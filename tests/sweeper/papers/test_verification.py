@@ -12,19 +12,21 @@ import pytest
 import yaml
 
 from clipless.federated.primitives import Identity
-from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.federated.keys import read_key
 from sweeper.papers import recomputation, stated_noise
-from sweeper.papers.files import PAPERS, sums_of
+from sweeper.papers.files import CONFIG_NAME, PAPERS, config_text, sums_of
 from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
-from sweeper.privacy.card.content import CardContent
+from sweeper.privacy.card.content import AccountFacts, CardContent
 from sweeper.privacy.card.make import Card
-from sweeper.privacy.claims import AccountClaim
+from sweeper.privacy.claims import CHOSEN_POINT, FIXED_COURSE, FLOATING_NOISE, TRUSTED_MACHINE, AccountClaim
+from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import Price, state_unproven
 from sweeper.program import program
 
 FILES = ("model.safetensors", *PAPERS)
@@ -468,6 +470,56 @@ def test_an_audit_attacked_no_larger_price_than_that_of_the_ledger(content, paid
         assert len(contradicted(told, paid_ledger)) == count
 
 
+CURVES = {
+    "confidence": 0.95,
+    "noise_multiplier": 4.0,
+    "rows": 200,
+    "radii": [0.0, 0.1, 0.2],
+    "certified": [0.9, 0.5, 0.02],
+    "certified_low": [0.75, 0.35, 0.0],
+    "certified_high": [1.0, 0.65, 0.17],
+    "scores": None,
+}
+OTHER_CURVES = [
+    {"noise_multiplier": 0.05},
+    {"rows": 8100},
+    {"confidence": 0.5},
+    {"radii": [0.0, 0.1], "certified": [0.9, 0.5], "certified_low": [0.75, 0.35], "certified_high": [1.0, 0.65]},
+    {"certified_low": [0.8999, 0.35, 0.0]},
+    {"certified_high": [1.0, 0.5001, 0.17]},
+]
+
+
+def test_released_curves_are_of_the_noise_and_rows_of_the_scores(content, paid_ledger):
+    facts = {"noise_multiplier": 4.0, "radii": 3, "two_classes": False}
+    std = CurveNoise(noise_multiplier=4.0, radii=(0.0,) * 3, two_classes=False, relation=Relation.ADD_OR_REMOVE_ONE)
+    card = with_score_noise(content, curves=facts, std={"validation": 0.015, "test": std.count_std / 200})
+
+    def told(**changes):
+        return contradicted(CardContent.model_validate(card.model_dump() | {"curves": CURVES | changes}), paid_ledger)
+
+    assert told() == []
+    for changes in OTHER_CURVES:
+        (first, *_) = told(**changes)
+        assert first.startswith("Expected curves "), changes
+    without = CardContent.model_validate(with_score_noise(content).model_dump() | {"curves": CURVES})
+    assert "Expected curves = None without score_noise.curves, got some" in contradicted(without, paid_ledger)
+
+
+def test_an_account_pays_for_the_winner_of_a_selection_alone(content, paid_ledger, monkeypatch):
+    """All other trainings stay secret, so that releasing everything has no price."""
+    account = AccountFacts(name="clinic", epsilon=6.0, delta=1e-4)
+    card = with_score_noise(content).model_copy(update={"account": account})
+    prices = {"winner": 4.0, "front": math.inf, "everything": math.inf}
+    answers = {what: Price(epsilon=one, delta=1e-4, events=1) for what, one in prices.items()}
+    monkeypatch.setattr(Ledger, "answers", lambda *_, **__: answers)
+    assert recomputation._less_than_spent(card, paid_ledger) is None, "a budget that states no price at this delta"
+    monkeypatch.setattr(Ledger, "held", property(lambda _: "a selection"))
+    assert recomputation._less_than_spent(card, paid_ledger) is None
+    small = card.model_copy(update={"account": account.model_copy(update={"epsilon": 3.9})})
+    assert "Expected account.epsilon >= 4.0" in recomputation._less_than_spent(small, paid_ledger)
+
+
 def test_noise_of_dp_sgd_is_that_of_the_clipping_norm(content, paid_ledger):
     card = CardContent.model_validate(with_score_noise(content).model_dump() | {"method": "dp-sgd", "clip_norm": 1.5})
     config = {**card.config, "training": {**card.config["training"], "method": "dp-sgd"}}
@@ -560,6 +612,57 @@ def test_a_spec_of_something_else_is_noticed(papers, content, forge, old, new, t
     (papers / "card.sig").unlink()
     forge(papers, content)
     assert told in failure(papers)
+
+
+def _with_spec(papers, content, forge, **sections):
+    """Make a folder, unsigned, of a sweep of another spec; its configuration is as before."""
+    path = papers / "spec.yaml"
+    spec = yaml.safe_load(path.read_text())
+    for name, section in sections.items():
+        spec[name] |= section
+    path.write_text(yaml.safe_dump(spec, sort_keys=False))
+    (papers / "card.sig").unlink(missing_ok=True)
+    forge(papers, content)
+    return failure(papers)
+
+
+def test_the_configuration_of_a_card_is_one_of_its_spec(papers, content, forge):
+    size = content["config"]["training"]["batch_size"]
+    drawn = {"sampler": "random"}
+    assert _with_spec(papers, content, forge, training={"batch_size": [size, 2 * size]}, search=drawn) is None
+    fixed = _with_spec(papers, content, forge, training={"batch_size": 2 * size})
+    assert fixed.startswith(f"Expected {2 * size}, which the spec fixes as config.training.batch_size, got {size} in")
+    within = _with_spec(papers, content, forge, training={"batch_size": [2 * size, 4 * size]})
+    assert "as config.training.batch_size" in within
+    config = {name: dict(section) for name, section in content["config"].items()}
+    del config["training"]["learning_rate"]
+    assert _with_spec(papers, content, forge, training={"batch_size": size}) is None
+    (papers / CONFIG_NAME).write_text(config_text(config))
+    forge(papers, content | {"config": config})
+    assert "Expected config to have training.learning_rate, got nothing there" in failure(papers)
+
+
+def test_a_price_that_results_steer_is_marked_as_not_proven(papers, content, forge):
+    size = content["config"]["training"]["batch_size"]
+    steered = {"search": {"sampler": "tpe"}, "training": {"batch_size": [size, 2 * size]}}
+    told = _with_spec(papers, content, forge, **steered)
+    assert ".unproven = 'The price is not proven: " in told
+    assert "they choose batch_size" in told
+    marked = copy.deepcopy(content)
+    for price in marked["ledger"].values():
+        price["unproven"] = state_unproven(["batch_size", "extended"])
+    forge(papers, marked)
+    checks = list(verify_papers(papers))
+    assert not [check.failure for check in checks if check.failure]
+    (price,) = (check.holds for check in checks if check.holds.startswith("price of one model"))
+    assert price.endswith(marked["ledger"]["winner"]["unproven"])
+
+
+@pytest.mark.parametrize("left_out", [TRUSTED_MACHINE, FLOATING_NOISE, CHOSEN_POINT, FIXED_COURSE])
+def test_a_card_states_the_conditions_of_its_claim(papers, content, forge, left_out):
+    (papers / "card.sig").unlink()
+    forge(papers, content | {"conditions": [one for one in content["conditions"] if one != left_out]})
+    assert f"Expected conditions to state {left_out[:60]!r}" in failure(papers)
 
 
 def test_who_answers_for_a_model_is_who_the_spec_says(papers, content, forge):
