@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from math import ceil, floor, inf, log10
+from math import ceil, floor, inf, log10, nan
 from typing import Any
 
 from dashboards.data import SweepData, evenly, finite, varying
@@ -27,6 +27,7 @@ DRAWN_TRIALS = 300
 STAGE = "stage"  # the axis of stages of the budget
 _LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
 _LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
+_RIVALS = 4  # a point is compared where one in so many trials has reached its epsilon
 _APART = 2.0  # times the least own epsilon, beyond which best points do not compare
 
 
@@ -47,7 +48,8 @@ class ConfigurationsInfo(FigureInfo):
     objectives: tuple[str, ...]
     color_name: str  # the objective that colours the lines
     colors: tuple[float, ...]  # its value for each trial
-    # by how much each is behind the best score at an own epsilon that is no larger; empty where all are of like ones
+    # by how much each is behind the best score at an own epsilon that is no larger, NaN where few are so small; empty
+    # where all are of like ones
     behind: tuple[float, ...] = ()
     terms: str = ""  # what the marks are the best points of, how sure they are and what they cost; parts by "; "
     order: tuple[str, ...] = ()  # hyperparameters, the most important first; those beyond it have no order
@@ -124,18 +126,24 @@ def _stage_axis(data: SweepData, ids: Sequence[str]) -> list[Axis]:
 def _behind(data: SweepData, reached: Sequence[Mapping[str, float]]) -> tuple[float, ...]:
     """Return how far best points are behind the best of all points at own epsilons that are no larger.
 
-    Trials that were stopped early, or have another noise, compare so. Nothing where all are of like epsilons, whose
-    scores compare as they are.
+    Trials that were stopped early, or have another noise, compare so; NaN of points at epsilons that less than a
+    quarter of the trials have reached, which are the best of few. Nothing where all are of like epsilons, whose scores
+    compare as they are.
     """
     own = [values.get("epsilon", 0.0) for values in reached]
     if not 0.0 < _APART * min(own) < max(own):
         return ()
     sign = data.direction(data.utility).sign
-    points = [point.values for point in data.points if finite(point, "epsilon", data.utility)]
-    known = sorted((values["epsilon"], sign * values[data.utility]) for values in points)
+    points = [point for point in data.points if finite(point, "epsilon", data.utility)]
+    known = sorted((point.values["epsilon"], sign * point.values[data.utility]) for point in points)
     best = list(accumulate((score for _, score in known), max))
+    firsts: dict[str, float] = {}
+    for point in points:
+        firsts[point.trial] = min(firsts.get(point.trial, inf), point.values["epsilon"])
+    least = sorted(firsts.values())[(len(firsts) - 1) // _RIVALS]
     places = [bisect_right(known, (epsilon, inf)) - 1 for epsilon in own]
-    return tuple(best[place] - sign * values[data.utility] for place, values in zip(places, reached, strict=True))
+    gaps = (best[place] - sign * values[data.utility] for place, values in zip(places, reached, strict=True))
+    return tuple(gap if epsilon >= least else nan for epsilon, gap in zip(own, gaps, strict=True))
 
 
 def _attained(data: SweepData, shown: Compared) -> dict[str, str]:

@@ -8,9 +8,9 @@ A setting is said to go with colours where its rank correlation with them (Spear
 approximation, with variance 1 / (n - 1), by Bonferroni's bound for all settings together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -32,12 +32,12 @@ class Judged:
 
     Attributes:
         title: of what it is.
-        scores: one of each line.
+        scores: one of each line that compares, by its place.
         ends: of the colours, the worst first.
     """
 
     title: str
-    scores: tuple[float, ...]
+    scores: Mapping[int, float]
     ends: tuple[float, float]
 
     def share(self, i: int) -> float:
@@ -51,17 +51,15 @@ def judge(info: ConfigurationsInfo) -> Judged:
     title, best = label(info.color_name), max(info.colors)
     low, high = info.sure or (best, best)
     if info.behind:  # what lies within the interval of the best is at most half the way to the worst colour
-        return Judged(f"{title} behind the best of no larger {OWN}", info.behind, (_end(info.behind, best - low), 0.0))
-    title = f"{'rehearsed ' * bool(info.trained)}{title}"
+        behind = {i: gap for i, gap in enumerate(info.behind) if isfinite(gap)}
+        worst = max(color_ends([*behind.values(), 0.0])["cmax"], 2.0 * (best - low))
+        return Judged(f"{title} behind the best of no larger {OWN}", behind, (worst, 0.0))
+    title, scores = f"{'rehearsed ' * bool(info.trained)}{title}", dict(enumerate(info.colors))
     ends = color_ends(info.colors)
     if not ends["cmin"] < low < best:
-        return Judged(title, info.colors, (ends["cmin"], ends["cmax"]))
+        return Judged(title, scores, (ends["cmin"], ends["cmax"]))
     # none that lie in the interval of the best are told apart, and small differences below it look small
-    return Judged(title, info.colors, (min(ends["cmin"], 2 * low - high), low))
-
-
-def _end(behind: Sequence[float], half: float) -> float:
-    return max(color_ends([*behind, 0.0])["cmax"], 2.0 * half)
+    return Judged(title, scores, (min(ends["cmin"], 2 * low - high), low))
 
 
 def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | None:
@@ -69,18 +67,18 @@ def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | Non
 
     Of settings without an order, which are texts, those of two values have one, with the upper one of their axis.
     """
-    lines = len(judged.scores)
-    if lines < _FEWEST:
+    lines = list(judged.scores)
+    if len(lines) < _FEWEST:
         return None
-    scores = rankdata([judged.share(i) for i in range(lines)])
+    scores = rankdata([judged.share(i) for i in lines])
     found: dict[str, float] = {}
     for axis in axes:
-        places = rankdata(axis.positions)
+        places = rankdata([axis.positions[i] for i in lines])
         has_order = len(set(axis.values)) == 2 or not any(isinstance(one, str) for one in axis.values)
         has_order = has_order and None not in axis.values  # of a choice's own parameter: what was chosen has one
         if np.ptp(places) > 0.0 and np.ptp(scores) > 0.0 and has_order:
             found[axis.name] = float(np.corrcoef(places, scores)[0, 1])
-    least = NormalDist().inv_cdf(1.0 - _BY_CHANCE / 2.0 / max(len(axes), 1)) / sqrt(lines - 1)
+    least = NormalDist().inv_cdf(1.0 - _BY_CHANCE / 2.0 / max(len(axes), 1)) / sqrt(len(lines) - 1)
     return {name: value for name, value in found.items() if abs(value) > least}
 
 

@@ -93,7 +93,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     else:
         figure.add_trace(
             go.Parcoords(
-                line={"color": judged.scores, **look},
+                line={"color": [judged.scores.get(i, judged.ends[0]) for i in range(len(info.trials))], **look},
                 dimensions=[_dimension(axis) for axis in (*axes, *_trained_axis(info))],
                 labelangle=_ANGLE,
                 labelfont={"size": 12, "color": theme.ink},
@@ -162,12 +162,16 @@ def _draw_lines(
     by_score = sorted(range(len(info.trials)), key=info.colors.__getitem__, reverse=True)
     # the best first: its line is solid, and others can be followed
     order = [i for i in by_score if trained[i]] or by_score[: min(len(_in_interval(info)), len(_PLACES))]
-    clear = sorted(by_score, key=judged.share, reverse=True)[:_FOLLOWED]
+    clear = sorted(judged.scores, key=lambda i: (judged.share(i), info.colors[i]), reverse=True)[:_FOLLOWED]
     at_score = next((x for x, axis in enumerate(axes) if axis.name == info.color_name), len(axes) - 1)
-    for i in sorted(by_score, key=lambda i: (i in order, judged.share(i), info.colors[i])):
-        is_wide, color = i in order, sample_colorscale(theme.colorscale(), [judged.share(i)])[0]
+    colors = [
+        sample_colorscale(theme.colorscale(), [judged.share(i)])[0] if i in judged.scores else theme.faint
+        for i in range(len(info.trials))
+    ]
+    for i in sorted(by_score, key=lambda i: (i in order, i in clear, info.colors[i])):
+        is_wide = i in order
         opacity = _CLEAR if i in clear else _PALE
-        line = {"color": theme.ink if is_wide else color, "width": _WIDE if is_wide else _THIN}
+        line = {"color": colors[i], "width": _WIDE if is_wide else _THIN}
         line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if is_wide else {}
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
         figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if is_wide else opacity))
@@ -192,8 +196,11 @@ def _draw_lines(
     )
     if any(trained):
         name_stars(figure, theme)
-    for name, dash in zip(_entries(info, order)[: len(DASHES)], DASHES, strict=False):
-        line = {"color": theme.ink, "width": _WIDE, "dash": dash}
+    if early := len(info.trials) - len(judged.scores):
+        line, name = {"color": theme.faint, "width": _THIN}, f"too early to compare: {early} of {len(info.trials)}"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_PALE, name=name))
+    for name, dash, i in zip(_entries(info, order)[: len(DASHES)], DASHES, order, strict=False):
+        line = {"color": colors[i], "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
     figure.update_layout(showlegend=True, legend={"y": -0.05, "yanchor": "top"})
 
@@ -323,13 +330,13 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     heading="Configurations",
     summary="one line per trial, through its configuration to what it reached",
     caption=(
-        "One line per trial or rehearsed configuration, through its settings to what it reached in its best "
-        "point, the one of best utility. Drag along an axis to keep only the lines that pass "
-        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares. Colours are for "
-        "the score; where own epsilons are far apart, which changes scores, for how far it is behind the best one of "
-        "all trials at an own epsilon that is no larger: the distance from the front. Settings that go "
-        "with what is better beyond chance stand next to the results, with their rank correlation (Spearman): that of "
-        "larger values, or of the upper one of two."
+        "One line per trial or rehearsed configuration, through its settings to what it reached in its best point, "
+        "the one of best utility. Drag along an axis to keep only the lines that pass there; drag a name to move an "
+        "axis. Axes have the scale and the ends that the spec declares. Colours are for the score; where own epsilons "
+        "are far apart, which changes scores, for how far it is behind the best one of all trials at an own epsilon "
+        "that is no larger: the distance from the front (grey where less than a quarter of the trials got there). "
+        "Settings that go with what is better beyond chance stand next to the results, with their rank correlation "
+        "(Spearman): that of larger values, or of the upper one of two."
     ),
     position=100,
     info=info,

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from math import log10
+from math import log10, nan
 
 import numpy as np
 import pytest
@@ -213,9 +213,12 @@ def test_all_lines_have_colours_whatever_their_epsilons(small):
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
     colors = [line.line.color for line in lines]  # the best is the last one
     assert [line.opacity for line in lines] == [0.85, 0.85, 0.85, 1.0], "of few, all"
-    assert (len(set(colors[:3])), colors[1], colors[-1]) == (2, colors[2], LIGHT.ink), (
-        "two are on the front, one is not"
-    )
+    assert len({*colors}) == 2, "one is behind the front"
+    assert colors[-1] in (colors[0], colors[1], colors[2]), "the best is wide, and has the colour of the front"
+    assert [line.line.width for line in lines] == [1.2, 1.2, 1.2, 2.6]
+    few = configurations.plot(replace(info, still=True, behind=(nan, *info.behind[1:]))).data
+    assert "too early to compare: 1 of 4" in [trace.name for trace in few]
+    assert next(trace.line.color for trace in few if trace.mode == "lines") == LIGHT.faint
     (scale,) = (trace.marker for trace in drawn if trace.marker.showscale)
     assert scale.color == pytest.approx((0.1, 0.0))
     assert (scale.cmin, scale.cmax, scale.reversescale) == (0.0, pytest.approx(0.1), True)

@@ -60,12 +60,21 @@ def test_scores_of_other_epsilons_are_judged_by_how_far_they_are_behind_the_best
     assert info.behind == pytest.approx([0.0, 0.1, 0.25, 0.0, 0.0, 0.3, 0.6, 0.1])
     judged, _ = found_of(info)
     assert judged.title == "accuracy behind the best of no larger own epsilon"
-    assert (judged.scores, judged.ends) == (info.behind, (pytest.approx(0.6), 0.0))
+    assert (judged.scores, judged.ends) == (dict(enumerate(info.behind)), (pytest.approx(0.6), 0.0))
     assert [judged.share(i) for i in range(8)] == pytest.approx([1.0, 5 / 6, 1 - 0.25 / 0.6, 1.0, 1.0, 0.5, 0.0, 5 / 6])
     assert judge(replace(info, sure=(0.4, 0.95))).ends == (pytest.approx(1.0), 0.0), "half of it is within the interval"
     near = made(8, epsilons={i: 1.0 + one / 4.0 for i, one in epsilons.items()}, scores=scores)
     assert near.behind == (), "2 is not far from 1.25"
     assert judge(near).title == "accuracy"
+
+
+def test_points_that_few_trials_have_reached_are_not_compared(made):
+    """A first epoch at a small epsilon is the best one there whatever it is."""
+    info = made(9, epsilons={i: 0.1 * 2.0**i for i in range(9)}, scores=[0.9 - 0.1 * i for i in range(9)])
+    judged = judge(info)
+    assert sorted(judged.scores) == list(range(2, 9)), "one in four have reached the third"
+    assert [gap != gap for gap in info.behind] == [True] * 2 + [False] * 7
+    assert judged.scores[8] == pytest.approx(0.8), "but it is what others are compared with"
 
 
 def test_a_setting_without_an_order_goes_with_scores_if_it_has_two_values_and_all_trials_have_it(made):
