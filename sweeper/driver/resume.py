@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from clipless.datasets.features.fingerprint import check_fingerprint
@@ -37,7 +38,7 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
         _check_claim(folder, recorded, plan.claim)
         plan = replace(plan, claim=plan.claim.resumed_from(recorded))
     elif plan.search.warm_start is not None:
-        plan = steer_plan(plan, Steering.by_sweep(plan.search.warm_start))
+        plan = steer_plan(plan, Steering.by_sweep(Path(plan.search.warm_start)))
     _check_input(folder, plan)
     check_rows(folder.path, loaded.data)
     return plan

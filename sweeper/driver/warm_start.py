@@ -37,7 +37,7 @@ _NO_MATTER = ("training.micro_batch_size",)
 class WarmStart:
     """What there is to learn from."""
 
-    source: str
+    source: str  # the name of its folder, or of its experiment
     observations: tuple[Observation, ...]
     unfit: int  # how many trials have other parameters than this space allows
     unscored: int  # how many have no number for some objective
@@ -82,7 +82,8 @@ def observations(
     else:
         folder = _folder(source, beside)
         trials = list(_of_folder(folder, objectives))
-        steering = Steering.by_sweep(source, recorded_claim(folder))
+        name = folder.path.resolve().name
+        steering = Steering.by_sweep(folder.path, recorded_claim(folder))
     found, unfit, unscored = [], 0, 0
     for config, values in trials:
         params = fit(config, dimensions)
@@ -94,7 +95,7 @@ def observations(
         else:
             missed = {str(one): one.violation(_spelled(values, [one.name])) for one in constraints}
             found.append(Observation(params, numbers, missed))
-    return WarmStart(source, tuple(found), unfit, unscored, steering)
+    return WarmStart(name, tuple(found), unfit, unscored, steering)
 
 
 def _folder(source: str, beside: str | Path | None) -> SweepFolder:

@@ -1,7 +1,9 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation, Metadata
@@ -101,6 +103,10 @@ SKETCHED = (
     "ledger and in the price of the sweep. Nothing promises that synthetic rows show what the training rows would."
 )
 EXPLORATORY = "Exploratory: no guarantee"
+_PLACES = re.compile(  # of earlier sweeps, in `WARM_START` and `UNPAID` of earlier versions
+    r"(?<=of an earlier sweep, ).*/(?=[^/]+/?\. What that sweep spent)"
+    r"|(?<=that nobody paid for: )(?!a sweep of the MLflow experiment ).*/(?=[^/]+/? is exploratory)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +117,12 @@ class Steering:
     exploratory: bool = False
 
     @classmethod
-    def by_sweep(cls, source: str, claim: "Claim | None" = None) -> "Steering":
-        """Return what one earlier sweep adds: what steered that one steers this one too."""
+    def by_sweep(cls, folder: Path, claim: "Claim | None" = None) -> "Steering":
+        """Return what one earlier sweep adds: what steered that one steers this one too.
+
+        Its folder is named; readers may not know where that lies.
+        """
+        source = folder.resolve().name
         exploratory = claim is not None and claim.exploratory
         before = () if claim is None else claim.steered
         unpaid = (UNPAID.format(source=source),) if exploratory else ()
@@ -186,6 +196,11 @@ class Claim:
     deployment: Mapping[str, str] = field(default_factory=dict)  # what the spec says of it beside the computation
     account: AccountClaim | None = None  # of the data, where the sweep is charged to one
     chosen: tuple[str, ...] = ()  # what results chose, or may have chosen, that the price takes as fixed before them
+
+    def __post_init__(self) -> None:
+        """Name the folders of earlier sweeps without where they lie, which earlier versions recorded."""
+        for name in ("conditions", "steered"):
+            object.__setattr__(self, name, tuple(_PLACES.sub("", one) for one in getattr(self, name)))
 
     @classmethod
     def about(

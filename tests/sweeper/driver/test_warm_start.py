@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from clipless.datasets import load
 from sweeper.driver import warm_start
+from sweeper.driver.resume import recorded_claim
 from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import UNPAID, WARM_START, Claim, Steering
@@ -253,7 +254,7 @@ def test_the_claim_says_that_proposals_were_steered(spec, earlier):
     path = earlier((config(spec, PROPOSALS[0]), [VALUES]))
     for source in (path, claiming(path, about())):
         steered = about(told(source, spec).steering)
-        assert WARM_START.format(source=path) in steered.conditions
+        assert WARM_START.format(source=path.name) in steered.conditions
         assert not steered.exploratory
     assert not any("steered" in sentence for sentence in about().conditions)
 
@@ -262,7 +263,7 @@ def test_what_an_exploratory_sweep_steers_is_exploratory_and_says_why(spec, earl
     path = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES])), replace(about(), exploratory=True))
     steered = about(told(path, spec).steering)
     assert steered.exploratory
-    assert UNPAID.format(source=path) in steered.conditions
+    assert UNPAID.format(source=path.name) in steered.conditions
 
 
 def test_the_claim_of_an_older_source_is_that_of_its_front(spec, earlier):
@@ -278,12 +279,31 @@ def test_what_steered_the_source_steers_this_sweep_too(spec, earlier):
     third = about(told(second, spec).steering)
     said = list(third.steered)
     assert said == [
-        WARM_START.format(source=second),
-        UNPAID.format(source=second),
-        WARM_START.format(source=first),
-        UNPAID.format(source=first),
+        WARM_START.format(source=second.name),
+        UNPAID.format(source=second.name),
+        WARM_START.format(source=first.name),
+        UNPAID.format(source=first.name),
     ]
     assert third.exploratory
+
+
+def test_where_an_earlier_sweep_lies_is_told_to_nobody(spec, earlier, monkeypatch):
+    path = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES])), replace(about(), exploratory=True))
+    monkeypatch.chdir(path)
+    for source in (path, ".", f"../{path.name}/"):
+        found = told(source, spec)
+        assert f"trials of {path.name} steer" in found.statement
+        assert found.steering.conditions == (WARM_START.format(source=path.name), UNPAID.format(source=path.name))
+
+
+def test_where_an_earlier_version_found_an_earlier_sweep_is_no_longer_told(spec, earlier):
+    said = [sentence.format(source="/home/ann. b/out/a-1") for sentence in (WARM_START, UNPAID)]
+    experiment = Steering.by_experiment("/Users/ann/e", sweeps=1, exploratory=True).conditions
+    old = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES])), about(Steering((*said, *experiment))))
+    named = (WARM_START.format(source="a-1"), UNPAID.format(source="a-1"), *experiment)
+    claim = recorded_claim(SweepFolder(old))
+    assert claim.steered == claim.conditions[:4] == named
+    assert told(old, spec).steering.conditions[1:] == named
 
 
 def test_an_experiment_says_how_many_sweeps_steer_and_whether_one_was_not_paid_for(spec, monkeypatch):
