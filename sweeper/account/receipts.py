@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper.account.store import AccountStore
+from sweeper.account.store import AccountStore, is_gone
 from sweeper.adapters import dump, read
 from sweeper.errors import AccountError
 from sweeper.specification.addresses import AccountAddress, parse_address
@@ -124,4 +124,4 @@ def _is_moved(old: AccountAddress, new: AccountAddress) -> bool:
         return AccountStore(new).is_reached_at(old) is not False
     if old.path is None or new.path is None or not old.path.is_absolute():
         return False
-    return not old.path.exists() or old.path.samefile(new.path)
+    return is_gone(old.path) or old.path.samefile(new.path)

@@ -160,11 +160,11 @@ class AccountStore:
         RecordError: no store there, or one that other users of this machine can read: it has the key of digests.
     """
 
-    def __init__(self, address: AccountAddress) -> None:
+    def __init__(self, address: AccountAddress, *, is_made: bool = False) -> None:
         self.where, self._path = address.store, address.path
         self._was_reached = False
         if self._path is not None:
-            _check_file(self._path)
+            _check_file(self._path, is_made=is_made)
         self.engine = _make_engine(address)
 
     @classmethod
@@ -181,7 +181,7 @@ class AccountStore:
                 raise RecordError(
                     f"Cannot make {address.path}: {error.strerror or error}; choose another file (account)"
                 ) from error
-        store = cls(address)
+        store = cls(address, is_made=True)
         with store._translate_errors(), store.engine.connect() as connection:
             writing = store._options(connection, writes=True)
             with writing.begin():
@@ -236,11 +236,20 @@ class AccountStore:
 
     @contextlib.contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:
+        self._check_is_there()
         turn = self._turn() if writes else contextlib.nullcontext()
         with turn, self._translate_errors(), self._connect(waits=writes) as connection:
             own = self._options(connection, writes=writes)
             with own.begin():
                 yield StoreTransaction(own, self.where, writes=writes)
+
+    def _check_is_there(self) -> None:
+        """Refuse a file that is gone since it was opened, before anything is made at its place."""
+        if self._path is not None and is_gone(self._path):
+            raise RecordError(
+                f"Expected the store of accounts at {self.where}, got none: it is gone; nothing was changed: bring it "
+                "back, or leave a link to it there"
+            )
 
     def _options(self, connection: sa.Connection, *, writes: bool) -> sa.Connection:
         """Isolate a transaction: one that reads sees one moment, one that writes what it has waited for."""
@@ -256,6 +265,7 @@ class AccountStore:
             try:
                 connection = self.engine.connect()
             except OperationalError:
+                self._check_is_there()
                 if not (waits and self._was_reached and self._path is None) or time.monotonic() + pause > until:
                     raise
                 time.sleep(pause)
@@ -300,7 +310,8 @@ def _make_engine(address: AccountAddress) -> sa.Engine:
             ) from error
         sa.event.listen(engine, "begin", _limit)
         return engine
-    url = sa.URL.create("sqlite", database=str(address.path))
+    file = address.path.absolute().as_uri()  # by which SQLite makes no file where a store was moved away
+    url = sa.URL.create("sqlite", database=file, query={"mode": "rw", "uri": "true"})
     engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(engine, "connect", _begin_by_hand)
     sa.event.listen(engine, "begin", _begin)
@@ -327,14 +338,31 @@ def _limit(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {silent:.0f}")
 
 
-def _check_file(path: Path) -> None:
-    """Refuse a file that others can read, or that has a second name: its journal is beside one of them."""
+def is_gone(path: Path) -> bool:
+    """Whether nothing is at the place of a store: no file, or the empty one that earlier versions left there."""
+    try:
+        return path.stat().st_size == 0
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it is there for others, perhaps
+        return False
+
+
+def _check_file(path: Path, *, is_made: bool) -> None:
+    """Refuse a file that others can read, or that has a second name: its journal is beside one of them.
+
+    An empty one is none, unless a store ``is_made`` in it.
+    """
+    trouble, found = "an empty file", None
     try:
         found = path.stat()
     except OSError as error:
+        trouble = error.strerror or str(error)
+    if found is None or (found.st_size == 0 and not is_made):
         raise RecordError(
-            f"Expected a store of accounts at {path}, got {error.strerror or error}; make it with sweeper account open"
-        ) from error
+            f"Expected a store of accounts at {path}, got {trouble}; leave a link there if it was moved, or make it "
+            "with sweeper account open"
+        )
     if found.st_mode & stat.S_IRWXO:
         raise RecordError(f"Expected a store that no other user can read, for it has a key; chmod o= {path}")
     if found.st_nlink > 1 or _is_mounted(path.resolve()):

@@ -11,6 +11,7 @@ from sweeper.account.draws import Draw, read_draws
 from sweeper.account.entries import Costs
 from sweeper.account.positions import begins_with
 from sweeper.account.receipts import RECEIPT_NAME, follow_account, read_receipt
+from sweeper.account.store import is_gone
 from sweeper.errors import AccountError, SweeperError
 from sweeper.specification.addresses import AccountAddress, parse_address
 from sweeper.store.lock import undriven
@@ -89,7 +90,7 @@ def settle_folder(folder: Path, moved_to: AccountAddress | None = None) -> Accou
             "sweeper resume --give-up"
         )
     address = moved_to or parse_address(receipt.account)
-    if moved_to is None and address.path is not None and not address.path.exists():
+    if moved_to is None and address.path is not None and is_gone(address.path):
         raise AccountError(
             f"Expected the store of accounts at {address.store}, got none; say where it is "
             "(--account), or leave a link to it there"

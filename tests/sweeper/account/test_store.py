@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,63 @@ def test_a_store_that_is_none_or_of_another_format_is_refused(address, tmp_path)
         Account(AccountAddress(str(other), "clinic"))
     with pytest.raises(RecordError, match=r"Cannot make .*choose another file"):
         AccountStore.create(AccountAddress(str(tmp_path / "no" / "folder.db"), "clinic"))
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a?mode=memory.db", "a#b.db", "a%20b.db", "a&b=;:'\"\\.db", "aé\udcff.db"])
+def test_a_store_may_have_any_name(tmp_path, name):
+    account = make(AccountAddress(str(tmp_path / name), "clinic"))
+    account.reserve(wants("s"))
+    assert {path.name for path in tmp_path.iterdir()} <= {name, f"{name}-journal", f"{name}-lock"}
+    assert list(Account(account.address).balance().sweeps) == ["s"]
+
+
+@pytest.mark.parametrize(
+    "moves", [Path.rename, lambda path, new: path.parent.rename(new.parent)], ids=["file", "folder"]
+)
+def test_a_store_that_is_gone_is_said_to_be_gone_and_not_made_anew(tmp_path, ledger, moves):
+    here, there = tmp_path / "here" / "accounts.db", tmp_path / "there" / "accounts.db"
+    here.parent.mkdir()
+    account = make(AccountAddress(str(here), "clinic"))
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    if moves is Path.rename:
+        there.parent.mkdir()
+    moves(here, there)
+    left = sorted(tmp_path.rglob("*"))
+    sentence = (
+        r"Expected the store of accounts at .*, got none: it is gone; nothing was changed: bring it back, or leave a"
+    )
+    charge = partial(account.charge, wants("s"), "t1/1", costs(), ledger)
+    for refused in (charge, account.balance):
+        with pytest.raises(RecordError, match=sentence):
+            refused()
+    assert sorted(tmp_path.rglob("*")) == left
+    here.parent.mkdir(exist_ok=True)
+    here.symlink_to(there)
+    charge()
+
+
+def test_a_store_that_is_moved_while_a_process_waits_for_it_is_gone(account, address, tmp_path, monkeypatch):
+    turn = AccountStore._turn
+
+    def moved(self):
+        address.path.rename(tmp_path / "new.db")
+        return turn(self)
+
+    monkeypatch.setattr(AccountStore, "_turn", moved)
+    with pytest.raises(RecordError, match="got none: it is gone; nothing was changed"):
+        account.reserve(wants("s"))
+    assert not address.path.exists()
+
+
+@pytest.mark.usefixtures("account")
+def test_an_empty_file_is_no_store_whoever_can_read_it(address):
+    address.path.write_bytes(b"")
+    address.path.chmod(0o644)
+    with pytest.raises(RecordError, match=r"got an empty file; leave a link there if it was moved, or make it with"):
+        Account(address)
+    address.path.chmod(0o600)
+    make(address)
 
 
 @pytest.mark.parametrize(

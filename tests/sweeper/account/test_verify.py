@@ -160,6 +160,17 @@ def test_a_store_that_was_moved_is_followed_and_a_copy_beside_it_is_not(account,
     assert verify_account(new, [folder]).findings == ()
 
 
+def test_an_empty_file_at_the_old_place_of_a_store_is_nothing(account, address, folder, tmp_path):
+    train(account, folder, begin(account, folder), "t1")
+    new = parse_address(f"{tmp_path / 'elsewhere.db'}#clinic")
+    address.path.rename(new.path)
+    address.path.touch(0o644)
+    with pytest.raises(AccountError, match=r"Expected the store of accounts at .*, got none; say where it is \(--acc"):
+        settle_folder(folder)
+    assert settle_folder(folder, new) == new
+    assert read_receipt(folder).account == str(new)
+
+
 def test_a_store_named_from_where_one_is_stays_where_it_is_from_elsewhere(
     account, address, folder, tmp_path, monkeypatch
 ):
