@@ -15,6 +15,7 @@ from math import hypot, log, sqrt
 from typing import Any
 
 from clipless.plans.method import Method
+from clipless.privacy.class_scores import leaves_no_sizes
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.card.content import CardContent, CurveNoiseFacts, ScoreNoiseRow
@@ -23,6 +24,7 @@ from sweeper.privacy.evaluation.curve_noise import CONFIDENCE, CurveNoise
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise, spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
+from sweeper.specification.objectives import is_share_of_rows
 
 _STATED = (  # section and name in a configuration, and where a card says it
     ("training", "method", "method"),
@@ -33,6 +35,7 @@ _STATED = (  # section and name in a configuration, and where a card says it
     ("privacy", "noise", "noise", "allocation"),
 )
 _ROUNDED = 2e-5  # of shares and bounds, which have five digits
+_HALF_WIDTH = 1.96  # of a 95 % interval, in deviations
 _SPARE = 2.0**-30  # relative, of noise beyond that of the event; 2^-40 is planned
 
 
@@ -175,3 +178,30 @@ def other_releases(card: CardContent, ledger: Ledger) -> Iterator[str | None]:
     for split, words in told.items():
         if words not in conditions:
             yield f"Expected conditions to state the noise {words} (score_noise.std.{split}), got others"
+    yield from _too_narrow(card, noise, ledger)
+
+
+def _too_narrow(card: CardContent, noise: ScoreNoiseRow, ledger: Ledger) -> Iterator[str]:
+    """Yield which intervals are narrower than what is known: an earlier version wrote them.
+
+    Where noise leaves nothing of the sizes of classes, one release says nothing of a score by class, and all those of
+    the ledger together no more than as many with a deviation of 1.
+    """
+    shown = card.noisy_scores
+    if shown is None:
+        return
+    own = card.guarantee.repeats * len(noise.epochs)
+    releases = max(own, sum(event.steps for entry in ledger.entries() for event in entry.charged_scores))
+    stated = [("validation", shown.intervals, releases)]
+    stated += [("test", shown.test_intervals, 1)] if noise.curves is None else []
+    for split, intervals, most in stated:
+        if not leaves_no_sizes(noise.std[split], 1):
+            continue
+        least = min(_HALF_WIDTH / sqrt(most), 1.0)
+        for name, (low, high) in intervals.items():
+            if not is_share_of_rows(name) and high - low < least:
+                yield (
+                    f"Expected an interval of {name} on {split} rows as wide as noise of more than half of the rows "
+                    f"leaves it, got {low:.3g} to {high:.3g} of an earlier version, which is too narrow; pick the "
+                    "model again (noisy_scores)"
+                )

@@ -30,6 +30,7 @@ from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.older_scores import restate
 from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen
 
 
@@ -126,6 +127,8 @@ def read_front(path: str | Path, *, whole: bool = True) -> Front:
 def parse_front(content: Mapping[str, Any], path: str, *, whole: bool = True) -> Front:
     """Return the content of a ``front.json`` as a front; ``path`` names it in messages, ``whole`` is as above.
 
+    One that has narrower intervals than this version states is computed anew with these.
+
     Raises:
         RecordError: broken, or of another schema version.
     """
@@ -150,7 +153,23 @@ def parse_front(content: Mapping[str, Any], path: str, *, whole: bool = True) ->
     unknown = sorted({point.trial for point in front.points} - set(front.trials))
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
-    return replace(front, on_front=frozenset(point.key for point in compress(front.points, marks)))
+    points = tuple(map(restate, front.points))
+    if points == front.points:
+        return replace(front, on_front=frozenset(point.key for point in compress(front.points, marks)))
+    if whole:
+        return apply_gate(replace(front, points=points))
+    found = parse_front(content, path)
+    of_front = tuple(point for point in found.points if point.key in found.on_front)
+    return replace(found, points=of_front, of_points=len(found.points))
+
+
+def says_older(content: Mapping[str, Any]) -> bool:
+    """Whether the content of a ``front.json`` may say what this version says otherwise: it has to be parsed."""
+    try:
+        errors = any("errors" in point or "test_errors" in point for point in content["points"])
+        return errors or bool(content["claim"].get("steered"))
+    except (KeyError, TypeError, AttributeError):
+        return True
 
 
 def refusals_before(folder: SweepFolder) -> dict[str, str]:

@@ -21,6 +21,7 @@ from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_manifest, write_manifest
+from sweeper.store.older_scores import restate
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
@@ -246,7 +247,7 @@ def trials_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) 
 
 def points_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) -> list[Point]:
     """Return rows of ``points.jsonl`` as points; the arguments and errors are those of `trials_of`."""
-    return _records(Point, rows, path, first)
+    return [restate(point) for point in _records(Point, rows, path, first)]
 
 
 def _records(kind: type[R], rows: Iterable[Mapping[str, object]], path: Path, first: int) -> list[R]:

@@ -66,7 +66,7 @@ _COARSEST = 2.0**-21  # all sums are whole numbers of it
 _SIZE_WEIGHT = 0.5  # w
 _UNKNOWN_SIZES = 2.0  # of the population, noise that leaves nothing of the size of a class: no slope shows that
 _DOUBTED = 2.0  # deviations of the noise of a size, at most a row, within which a class may have less than one
-_UNKNOWN_ROWS = 0.25  # with which half a row is more than any share and the noise of a recall together
+UNKNOWN_ROWS = 0.25  # with which half a row is more than any share and the noise of a recall together
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 Floats = NDArray[np.float64]
@@ -219,8 +219,7 @@ class ClassScores:
     @property
     def sampled(self) -> Floats:
         """Rows by which sampling is estimated, (K,): `rows`, or less than one where a class may have less than that."""
-        doubted = self.sizes < 1.0 + _DOUBTED * min(_size_noise(self.std, self.form.classes), 1.0)
-        return np.where(doubted, _UNKNOWN_ROWS, self.rows)
+        return np.where(self.sizes < doubted_size(self.std, self.form.classes), UNKNOWN_ROWS, self.rows)
 
     @property
     def shares(self) -> Floats:
@@ -253,12 +252,8 @@ class ClassScores:
     @property
     def balanced_error(self) -> ScoreError:
         """That of `balanced_accuracy`."""
-        recalls, rows, classes = np.clip(self.recalls, 0.0, 1.0), self.sampled, self.form.classes
-        smooth = (recalls * rows + 1.0) / (rows + 2.0)  # no class is known without error
-        variance = float((smooth * (1.0 - smooth) / rows).sum()) / classes**2
-        middle = float(smooth.mean())
-        slopes = NoiseSlopes.of_balanced(recalls, self.rows)
-        return ScoreError(self._deviation(slopes), middle * (1.0 - middle) / variance)
+        slopes = NoiseSlopes.of_balanced(self.recalls, self.rows)
+        return ScoreError(self._deviation(slopes), rows_of_balanced(self.recalls, self.sampled))
 
     @property
     def auroc(self) -> float:
@@ -270,11 +265,11 @@ class ClassScores:
         """That of `auroc`."""
         slopes = NoiseSlopes.of_auroc(self.auroc, self.rows, self.population)
         rows = _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows)
-        return ScoreError(self._deviation(slopes), rows if self.sampled.min() >= 1.0 else _UNKNOWN_ROWS)
+        return ScoreError(self._deviation(slopes), rows if self.sampled.min() >= 1.0 else UNKNOWN_ROWS)
 
     def _deviation(self, slopes: NoiseSlopes) -> float:
         """The deviation of the noise of a score that is divided by sizes; 1 where these are not known at all."""
-        return max(self.std * slopes.deviation, float(self.std > self.population / _UNKNOWN_SIZES))
+        return max(self.std * slopes.deviation, float(leaves_no_sizes(self.std, self.population)))
 
 
 def release_class_scores(
@@ -374,6 +369,16 @@ def least_rows(std: float, classes: int) -> float:
     return max(_size_noise(std, classes), 1.0)
 
 
+def doubted_size(std: float, classes: int) -> float:
+    """Return the size of a class below which it may have less than one row."""
+    return 1.0 + _DOUBTED * min(_size_noise(std, classes), 1.0)
+
+
+def leaves_no_sizes(std: float, population: int) -> bool:
+    """Whether nothing is known of the sizes of classes, given the deviation of a release's numbers."""
+    return std > population / _UNKNOWN_SIZES
+
+
 def _numbers(rows: _WeightedScores, form: ScoreForm, population: int) -> Floats:
     """Return the numbers of a release without noise, (P,), each a whole number of the coarsest step."""
     step, units = 2.0**-_STEP_BITS, len(rows.counts)
@@ -410,6 +415,15 @@ def _signed_pairs(rows: _WeightedScores) -> int:
     below = np.cumsum(negative)
     signed = 2 * below - negative - negative.sum()  # those below less those above
     return sum(map(mul, signed.tolist(), positive.tolist()))  # of Python's own numbers: none is too large
+
+
+def rows_of_balanced(recalls_K: Floats, rows_K: Floats) -> float:
+    """Return as how many rows a share has the sampling error of a mean of recalls, each of so many rows."""
+    recalls, classes = np.clip(recalls_K, 0.0, 1.0), len(rows_K)
+    smooth = (recalls * rows_K + 1.0) / (rows_K + 2.0)  # no class is known without error
+    variance = float((smooth * (1.0 - smooth) / rows_K).sum()) / classes**2
+    middle = float(smooth.mean())
+    return middle * (1.0 - middle) / variance
 
 
 def _rows_of_auroc(auroc: float, negatives: float, positives: float) -> float:

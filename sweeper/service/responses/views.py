@@ -16,7 +16,7 @@ from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
 from sweeper.results.display import trial_rows
 from sweeper.results.estimates import estimate_points
-from sweeper.results.front import newer_prices, read_front
+from sweeper.results.front import newer_prices, read_front, says_older
 from sweeper.results.front_record import SCHEMA_VERSION, csv_text
 from sweeper.results.rehearsal_ranking import ranked_rehearsals
 from sweeper.service.cache import SharedCache
@@ -285,7 +285,7 @@ def _front_file(folder: SweepFolder) -> dict[str, Any]:
         raise RecordError(
             f"Expected schema_version {SCHEMA_VERSION} in {folder.front}; read it with the version that wrote it"
         )
-    if read_refusals(folder.path).keys() <= content.get("refused", {}).keys():
+    if read_refusals(folder.path).keys() <= content.get("refused", {}).keys() and not says_older(content):
         return content
-    gated: dict[str, Any] = plain(read_front(folder.front).to_json())  # audits have refused more since
-    return gated
+    stated: dict[str, Any] = plain(read_front(folder.front).to_json())  # audits may have refused more since
+    return stated

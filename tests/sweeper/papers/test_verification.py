@@ -460,6 +460,40 @@ def test_the_noise_of_scores_is_what_the_conditions_state(content, paid_ledger):
     assert "conditions to state the noise 0.015 on validation rows" in contradicted(silent, paid_ledger)[0]
 
 
+LOUD = {"std": {"validation": 5.0, "test": 5.0}, "rows": {"validation": 100, "test": 200}}
+INTERVALS = [
+    ({}, {"auroc": (0.0, 1.0), "accuracy": (0.45, 0.55)}, None),
+    ({}, {"auroc": (0.45, 0.55)}, "auroc on test rows as wide as noise"),
+    ({}, {"recall@1": (0.0, 0.99)}, "recall@1 on test rows"),
+    ({"std": {"validation": 5.0, "test": 0.5}}, {"auroc": (0.45, 0.55)}, None),
+    (
+        {"curves": {"noise_multiplier": 4.0, "radii": 1, "two_classes": True}},
+        {"auroc": (0.4, 0.5)},
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "intervals", "told"), INTERVALS)
+def test_intervals_that_an_earlier_version_took_too_narrow_are_not_verified(
+    content, paid_ledger, changes, intervals, told
+):
+    noisy = {"is_final": True, "released": {}, "intervals": {}, "test_released": {}, "test_intervals": intervals}
+    card = with_score_noise(content | {"noisy_scores": noisy}, **LOUD | changes)
+    said = [one for one in contradicted(card, paid_ledger) if "earlier version" in one]
+    assert said == [] if told is None else told in said[0] and "pick the model again" in said[0]
+
+
+def test_intervals_of_validation_rows_are_as_narrow_as_many_releases_leave_them(content, paid_ledger):
+    noisy = {"is_final": True, "released": {}, "intervals": {"auroc": (0.3, 0.7)}}
+    card = with_score_noise(content | {"noisy_scores": noisy}, **LOUD)
+    assert any("auroc on validation rows" in one for one in contradicted(card, paid_ledger))
+    event = PoissonGaussian.from_json(content["event"])
+    many = PaidScores(event=scores_event(3.0, 30, event.relation), apart=True)
+    paid_ledger.open("t0002", event, scores=many)
+    assert not any("earlier version" in one for one in contradicted(card, paid_ledger))
+
+
 def test_an_audit_attacked_no_larger_price_than_that_of_the_ledger(content, paid_ledger):
     price = paid_ledger.answers(1e-3, tight=True)["everything"].epsilon
     card = with_score_noise(content)

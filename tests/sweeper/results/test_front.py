@@ -14,7 +14,7 @@ from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.records import NoisyScores, SmoothedCounts, Trial, TrialStatus
+from sweeper.records import NoisyScores, Objective, Point, SmoothedCounts, Trial, TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.front import read_front
 from sweeper.results.front_record import frame_of
@@ -68,6 +68,32 @@ def test_the_hypervolume_of_noisy_scores_is_never_without_its_interval(make_fron
     console = Console(width=200, file=io.StringIO())
     console.print(comparison_view(two))
     assert console.file.getvalue().count(f"[{low:.3f}, {high:.3f}]") == 2
+
+
+OLDER = {"accuracy": (5.0, 100.0), "auroc": (0.05, 1600.0)}  # noise of 5 times the rows, and sizes taken as known
+
+
+def test_a_front_of_an_earlier_version_has_the_intervals_of_this_one(make_front, trial, tmp_path):
+    def point(epoch, value, *, is_final):
+        ends = {"accuracy": (0.0, 1.0), "auroc": (value - 0.02, value + 0.02)}
+        noisy = NoisyScores(is_final=is_final, released={"auroc": value}, intervals=ends)
+        values = {"epsilon": 1.0 + 0.1 * is_final, "accuracy": 0.5, "auroc": value}
+        return Point(trial="t0001", epoch=epoch, values=values, errors=OLDER, noisy=noisy)
+
+    objectives = [Objective.named("epsilon"), Objective.named("auroc")]
+    points = [point(1, 0.6, is_final=False), point(2, 0.5, is_final=True)]
+    old, path = make_front(points, trials=[trial], objectives=objectives), tmp_path / "front.json"
+    assert [one.epoch for one in old.front_points] == [1], "an explorer is better beyond both intervals"
+    old.write(path)
+    for whole in (True, False):
+        front = read_front(path, whole=whole)
+        assert [one.epoch for one in front.front_points] == [1, 2]
+        assert {one.interval("auroc") for one in front.points} == {(0.0, 1.0)}
+        assert {one.errors["auroc"] for one in front.points} == {(1.0, 1600.0)}
+        assert front.hypervolume_interval[0] == 0.0
+        assert front.total == 2
+    front.write(path)
+    assert read_front(path).to_json() == front.to_json() == json.loads(path.read_text())
 
 
 def test_the_table_says_how_smoothed_certificates_were_made(make_front, trial, make_point):

@@ -19,6 +19,7 @@ from clipless.audits.finding import AuditKind, Finding
 from sweeper.adapters import dump
 from sweeper.errors import ExportError
 from sweeper.papers.files import sums_of
+from sweeper.privacy.claims import WARM_START
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.exporters import Format
@@ -158,6 +159,24 @@ def test_the_front_as_csv_is_the_rows_that_are_on_it(client, folder):
     assert [(row["trial"], row["epoch"]) for row in rows] == [("t0001", "1"), ("t0001", "2"), ("t0002", "2")]
     everything = client.get(f"{URL}/points", params={"format": "csv"}).text
     assert everything == read_front(folder.front).to_csv()
+
+
+def test_the_front_of_an_earlier_version_is_told_as_this_one_states_it(client, folder):
+    content = json.loads(folder.front.read_text())
+    place = "/home/ann/out/earlier-1"
+    sentence = WARM_START.format(source=place)
+    content["claim"] |= {"steered": [sentence], "conditions": [sentence, *content["claim"]["conditions"]]}
+    ends = {"is_final": True, "released": {"auroc": 0.5}, "intervals": {"auroc": [0.45, 0.55]}}
+    for point in content["points"]:
+        point["values"]["auroc"] = 0.5
+        point |= {"errors": {"accuracy": [5.0, 100.0], "auroc": [0.05, 1600.0]}, "noisy": ends}
+    folder.front.write_text(json.dumps(content))
+    for tail in ("/front", "/pick", "/card"):
+        told = client.get(URL + tail).text
+        assert place not in told, tail
+        assert "earlier-1" in told, tail
+    told = client.get(f"{URL}/front").json()
+    assert [point["noisy"]["intervals"] for point in told["points"]] == [{"auroc": [0.0, 1.0]}] * len(told["points"])
 
 
 @pytest.mark.long
