@@ -29,7 +29,7 @@ from sweeper.papers.stated_noise import other_parameters, other_releases, score_
 from sweeper.privacy.card.content import AuditRow, CardContent
 from sweeper.privacy.card.prices import charged_entries, point_exposure, point_prices, price_event, price_scores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
 from sweeper.rounding import round_up
 from sweeper.store.input_format import DATA_NAME
@@ -212,8 +212,9 @@ def _less_than_spent(card: CardContent, ledger: Ledger) -> str | None:
         return None
     answers = ledger.answers(account.delta, tight=True)
     spent = answers["winner" if ledger.held is not None else "everything"].epsilon
-    if spent == inf:  # a budget of another delta states no price at this one
-        return None
+    if spent == inf:  # a filter states no price at a smaller delta than its own: what was drawn has one
+        drawn = [entry.spent for entry in ledger.entries() if entry.drawn and entry.spent.steps]
+        spent = price(drawn, account.delta, tight=True).epsilon
     if spent <= account.epsilon * (1.0 + _BUDGET):
         return None
     return f"Expected account.epsilon >= {spent!r} at account.delta, the price of this sweep, got {account.epsilon!r}"

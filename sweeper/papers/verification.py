@@ -32,6 +32,7 @@ from sweeper.papers.stated_spec import unlike_its_spec
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.card.person import GUARANTEES
+from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import prices_by_release
 from sweeper.rounding import round_up
 from sweeper.specification.yaml_file import read_mapping
@@ -194,7 +195,7 @@ def _check_sources(folder: Path, card: CardContent) -> str:
         false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card.deployment)}"
     if false is None and card.account and not card.account.to_claim().is_stated(card.conditions):
         false = "Expected conditions to state the claim of account, got others"
-    false = false or next(unlike_its_spec(card, spec), None)
+    false = false or next(unlike_its_spec(card, spec, Ledger(folder / LEDGER_NAME)), None)
     if false is not None:
         raise RecordError(f"{false} {where}, by {folder / SPEC_NAME}")
     if (folder / DATA_NAME).exists():
@@ -223,6 +224,8 @@ def _other_unit(card: CardContent) -> str | None:
     other = next((one for one in card.public if one.startswith(_COUNTED) and one != counted), None)
     told = f"column {facts.unit!r}"
     other = other or next((one for one in card.public if one.startswith(_UNIT_FACT) and told not in one), None)
+    if other is None and counted not in card.public:
+        return f"Expected public to state {counted!r}, got other facts"
     return None if other is None else f"Expected guarantee.unit of which public says {other!r}, got {facts.unit!r}"
 
 

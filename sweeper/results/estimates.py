@@ -50,7 +50,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
-from clipless.privacy.class_scores import NoiseSlopes, least_rows
+from clipless.privacy.class_scores import NoiseSlopes, least_rows, leaves_no_sizes
 from sweeper.privacy.evaluation.posteriors import SAMPLINGS, Floats, Sampling, TrialScores, posterior, posterior_of_best
 from sweeper.records import (
     Interval,
@@ -63,13 +63,14 @@ from sweeper.records import (
     TrialPlan,
     trial_number,
 )
-from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_text
+from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows, radius_text, recall_text
 
 CONFIDENCE = 0.95
 
 _CHOOSING = ("accuracy", BALANCED, AUROC)  # scores by class by which trials are chosen
 _RIDGE = 1e-3  # beside correlations of 1: of two scores whose noise is the same either may be taken
 _LEAST_LEFT = 0.01  # of the variance of a score's noise, when that of others is known
+_SURE = 2.0  # times the noise of a size, above which a class is no noise
 _FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
 
 _Estimate = tuple[float, Interval]
@@ -153,11 +154,26 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
             rows: list[float] = []
             for own in groups:
                 rows += [sampling.rows(_curve(own, name, trials[own[0].trial], sampling).rows)] * len(own)
-            shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
-            found[name] = dict(zip(keys, shares, strict=True))
+            least = [_least_variance(name, own, trials[own[0].trial]) for own in groups for _ in own]
+            known = zip(means.tolist(), np.maximum(variances, least).tolist(), rows, strict=True)
+            found[name] = dict(zip(keys, (share(*one) for one in known), strict=True))
         both.append(found)
     first, second = both
     return {name: {key: _either(one, second[name][key]) for key, one in of.items()} for name, of in first.items()}
+
+
+def _least_variance(name: str, points: Sequence[Point], trial: Trial) -> float:
+    """Return what is not known of a score by class however many releases say the same, as a variance.
+
+    Each divides by noisy sizes of classes. Where these may be noise, all err alike: no more is known than by one.
+    """
+    plan = trial.plan
+    if plan is None or plan.scores is None or name not in (points[-1].errors or {}) or is_share_of_rows(name):
+        return 0.0
+    noise, population = plan.scores.std["validation"], plan.scores.rows["validation"]
+    deviation, rows = _errors(points, name, plan.scores, plan.repeats)
+    is_lost = name == AUROC and rows < _SURE * least_rows(noise * population, 2)
+    return plan.repeats * deviation**2 if is_lost or leaves_no_sizes(noise, 1) else 0.0
 
 
 def _either(first: _Estimate, second: _Estimate) -> _Estimate:

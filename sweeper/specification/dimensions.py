@@ -90,7 +90,7 @@ def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, object]) -> 
     """
     by_name = {dimension.name: dimension for dimension in dimensions}
     result: dict[str, Scalar] = {}
-    for name, value in flatten_choices(partial):
+    for name, value in _flatten(partial):
         dimension = by_name.get(name)
         if dimension is None:
             raise bad_value(
@@ -109,16 +109,15 @@ def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, object]) -> 
     return result
 
 
-def flatten_choices(partial: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a partial configuration by the names of dimensions; those of a choice behind its name."""
+def _flatten(partial: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in partial.items():
         name = prefix + key
         if isinstance(value, Mapping) and "name" in value:
             yield name, value["name"]
             parameters = {k: v for k, v in value.items() if k != "name"}
-            yield from flatten_choices(parameters, f"{name}.{value['name']}.")
+            yield from _flatten(parameters, f"{name}.{value['name']}.")
         elif isinstance(value, Mapping):
-            yield from flatten_choices(value, f"{name}.")
+            yield from _flatten(value, f"{name}.")
         else:
             yield name, value
 

@@ -1,11 +1,11 @@
 """Scores by class as earlier versions recorded them: their errors could be too small, and are stated as now.
 
 Recalls, balanced accuracy and AUROC are divided by the noisy sizes of classes. Where noise of a release is more than
-half of the rows nothing is known of these, and of a class that may have less than one row nothing is known of its
-recall (`clipless.privacy.class_scores`). Versions that did not know recorded narrow errors, from which intervals
-followed that did not hold the truth. Both show in what stands beside: the noise of the accuracy, which is that of each
-number of the release, and how many rows a recall is said to be of. What this version records says the same already and
-stays as it is.
+half of the rows nothing is known of these, of a class that may have less than one row nothing is known of its recall,
+and an AUROC is known no better than by the rows of the smaller class (`clipless.privacy.class_scores`). Versions that
+did not know recorded narrow errors, from which intervals followed that did not hold the truth. Both show in what stands
+beside: the noise of the accuracy, which is that of each number of the release, and how many rows a recall is said to be
+of. What this version records says the same already and stays as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from clipless.privacy.class_scores import (
     UNKNOWN_ROWS,
     NoiseSlopes,
     doubted_size,
+    least_rows,
     leaves_no_sizes,
     rows_of_balanced,
 )
@@ -26,6 +27,7 @@ from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows, 
 
 _NOTHING_KNOWN = (0.0, 1.0)  # the interval of such a score
 _UNKNOWN_STD = 1.0
+_MORE, _HALVINGS = 1.1, 40  # times the rows of the smaller class, that an AUROC was said to be of; of their interval
 
 
 def restate(point: Point) -> Point:
@@ -70,6 +72,11 @@ def _restated(errors: ScoreErrors | None, values: Mapping[str, float], repeats: 
         for name, (known, of_rows) in errors.items():
             if known < least and not is_share_of_rows(name):
                 found[name] = (_UNKNOWN_STD, of_rows)
+    if AUROC in found and 2.0 * least_rows(std, 2) < population:
+        known, of_rows = found[AUROC]
+        sizes = [errors[name][1] for name in recalls]
+        smaller = min(sizes) if sizes else _smaller_class(values[AUROC], known * sqrt(repeats) / std, population)
+        found[AUROC] = (known, smaller if of_rows > _MORE * smaller else of_rows)
     doubted = _doubted(errors, values, recalls, std * sqrt(1 / repeats), doubted_size(std, len(recalls) or 2))
     for name in doubted:
         found[name] = (found[name][0], UNKNOWN_ROWS)
@@ -78,6 +85,16 @@ def _restated(errors: ScoreErrors | None, values: Mapping[str, float], repeats: 
         of_rows = rows_of_balanced(np.array([values[name] for name in recalls]), sizes)
         found[BALANCED] = (found[BALANCED][0], of_rows)
     return found
+
+
+def _smaller_class(auroc: float, deviation: float, population: int) -> float:
+    """Return the size of the smaller class with which the noise of an AUROC has this deviation, in those of numbers."""
+    low, high = 0.0, population / 2.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        slopes = NoiseSlopes.of_auroc(auroc, np.array([middle, population - middle]), population)
+        low, high = (middle, high) if slopes.deviation > deviation else (low, middle)
+    return high
 
 
 def _doubted(

@@ -34,10 +34,12 @@ pair the product of both weights. A unit with the weight a in class 1 and b in c
 (a n_0 + b n_1 + a b) / 2 <= N/2 + 1/8, its own pairs included; D has room for that and for rounding V.
 
 Noise is known and so are errors: by the delta method for noise, from above where a class is hardly larger than its
-noise; for the sampling of the rows as a number of rows that a plain share would have the same error with (Hanley and
-McNeil 1982 for AUROC). Of a class whose size does not exclude that it has less than one row, by two deviations of its
-noise, no number of rows says anything of its recall: it counts as a quarter of a row, with which an interval holds
-every share, however many releases agree. Noise of more than a row says that by itself: sizes are no smaller than it.
+noise; for the sampling of the rows as a number of rows that a plain share would have the same error with. The variance
+of an AUROC A is at most A (1 - A) over the rows of the smaller class (Birnbaum and Klose 1957), and near that where a
+few of them have the scores of the other one. Of a class whose size does not exclude that it has less than one row, by
+two deviations of its noise, no number of rows says anything of its recall: it counts as a quarter of a row, with which
+an interval holds every share, however many releases agree. Noise of more than a row says that by itself: sizes are no
+smaller than it.
 
 Shape letters: B rows, M answers, K classes, P numbers of a release.
 """
@@ -264,7 +266,7 @@ class ClassScores:
     def auroc_error(self) -> ScoreError:
         """That of `auroc`."""
         slopes = NoiseSlopes.of_auroc(self.auroc, self.rows, self.population)
-        rows = _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows)
+        rows = float(self.rows.min())  # the largest variance that an AUROC allows, whatever the scores are
         return ScoreError(self._deviation(slopes), rows if self.sampled.min() >= 1.0 else UNKNOWN_ROWS)
 
     def _deviation(self, slopes: NoiseSlopes) -> float:
@@ -424,15 +426,6 @@ def rows_of_balanced(recalls_K: Floats, rows_K: Floats) -> float:
     variance = float((smooth * (1.0 - smooth) / rows_K).sum()) / classes**2
     middle = float(smooth.mean())
     return middle * (1.0 - middle) / variance
-
-
-def _rows_of_auroc(auroc: float, negatives: float, positives: float) -> float:
-    """Return as how many rows a share has the sampling error of an AUROC (Hanley and McNeil 1982)."""
-    least = 0.5 / min(negatives, positives)
-    area = min(max(auroc, 1.0 - auroc), 1.0 - min(least, 0.5))
-    first, second = area / (2.0 - area) - area**2, 2.0 * area**2 / (1.0 + area) - area**2
-    variance = area * (1.0 - area) + (positives - 1.0) * first + (negatives - 1.0) * second
-    return float(area * (1.0 - area) * negatives * positives / variance)
 
 
 def expect_scores(

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from scipy.special import ndtr
 from sklearn.metrics import roc_auc_score
 
 from clipless.errors import AccountingError
@@ -257,3 +258,19 @@ def test_a_class_of_many_rows_is_not_doubted_for_much_noise():
     found = expect_scores(form, 199, 20.0, [40.0, 80.0, 79.0], 0.8)
     assert (found.sampled == found.rows).all()
     assert expect_scores(form, 199, 0.1, [0.0, 100.0, 99.0], 0.8).sampled.tolist() == [0.25, 100.0, 99.0]
+
+
+def test_an_auroc_is_known_no_better_than_by_the_rows_of_the_smaller_class():
+    """Where a tenth of these have the scores of the other class, they alone decide it."""
+    rng, found = np.random.default_rng(3), []
+    truth = 0.9 * ndtr(3.0 / math.sqrt(2.0)) + 0.1 * ndtr(-3.0 / math.sqrt(2.0))
+    for seed in range(40):
+        labels = np.arange(440) >= 40
+        odd = ~labels & (rng.random(440) < 0.1)
+        scores = rng.normal(size=440) + np.where(labels, 3.0, 6.0 * odd)
+        rows = [(int(label), True, score) for label, score in zip(labels, scores, strict=True)]
+        one = release(rows, FORMS[0], 440, SeededSource(seed), sigma=0.2)
+        assert one.auroc_error.rows == pytest.approx(40.0, abs=2.0)
+        spread = math.sqrt(one.auroc_error.std**2 + truth * (1.0 - truth) / one.auroc_error.rows)
+        found.append(abs(one.auroc - truth) <= 1.96 * spread)
+    assert np.mean(found) >= 0.9

@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import yaml
@@ -179,10 +179,14 @@ def test_a_signature_is_by_the_key_that_is_asked_for_and_of_this_card(papers, si
     assert failure(papers) is None
     assert "Expected public_key" in failure(papers, signed.public)
     sign_card(papers, signed.identity)
-    forge(papers, content | {"public": []})
+    told = [*content["public"], "A further fact."]
+    forge(papers, content | {"public": told})
     assert "Expected a signature of these bytes" in failure(papers)
     (papers / "card.sig").unlink()
     assert failure(papers) is None
+    forge(papers, content | {"public": told[1:]})
+    assert "Expected public to state 'The number of training rows, N = " in failure(papers)
+    forge(papers, content | {"public": told})
     assert "got none" in failure(papers, signed.public)
     with pytest.raises(RecordError, match=r"Expected 64 hexadecimal digits, got 'ab'.*--key"):
         read_public("ab")
@@ -547,7 +551,13 @@ def test_an_account_pays_for_the_winner_of_a_selection_alone(content, paid_ledge
     prices = {"winner": 4.0, "front": math.inf, "everything": math.inf}
     answers = {what: Price(epsilon=one, delta=1e-4, events=1) for what, one in prices.items()}
     monkeypatch.setattr(Ledger, "answers", lambda *_, **__: answers)
-    assert recomputation._less_than_spent(card, paid_ledger) is None, "a budget that states no price at this delta"
+    monkeypatch.setattr(Ledger, "held", property(lambda _: None))
+    assert recomputation._less_than_spent(card, paid_ledger) is None, "a filter states no price at a smaller delta"
+    nothing = card.model_copy(update={"account": account.model_copy(update={"epsilon": 1e-3})})
+    (entry,) = paid_ledger.entries()
+    drawn = replace(entry, drawn=True)
+    monkeypatch.setattr(Ledger, "entries", lambda _: (drawn,))
+    assert "Expected account.epsilon >= " in recomputation._less_than_spent(nothing, paid_ledger), "but it has drawn"
     monkeypatch.setattr(Ledger, "held", property(lambda _: "a selection"))
     assert recomputation._less_than_spent(card, paid_ledger) is None
     small = card.model_copy(update={"account": account.model_copy(update={"epsilon": 3.9})})
@@ -627,7 +637,10 @@ def test_a_ledger_that_has_spent_more_is_noticed_though_its_hash_fits(papers, co
     Ledger(papers / "ledger.jsonl").open("t0009", event)
     (papers / "card.sig").unlink()
     forge(papers, content)
-    assert "Expected guarantee.price.epsilon" in failure(papers)
+    assert "it was extended, perhaps because of them" in failure(papers)
+    spec = yaml.safe_load((papers / "spec.yaml").read_text())["search"]
+    told = _with_spec(papers, content, forge, search={"trials": spec["trials"] + 1})
+    assert "Expected guarantee.price.epsilon" in told
 
 
 def test_a_price_of_nothing_known_is_noticed(papers, content, forge):
@@ -665,15 +678,36 @@ def test_the_configuration_of_a_card_is_one_of_its_spec(papers, content, forge):
     drawn = {"sampler": "random"}
     assert _with_spec(papers, content, forge, training={"batch_size": [size, 2 * size]}, search=drawn) is None
     fixed = _with_spec(papers, content, forge, training={"batch_size": 2 * size})
-    assert fixed.startswith(f"Expected {2 * size}, which the spec fixes as config.training.batch_size, got {size} in")
+    assert fixed.startswith(f"Expected {2 * size} by the spec as config.training.batch_size, got {size} in")
     within = _with_spec(papers, content, forge, training={"batch_size": [2 * size, 4 * size]})
     assert "as config.training.batch_size" in within
     config = {name: dict(section) for name, section in content["config"].items()}
-    del config["training"]["learning_rate"]
+    rate = config["training"].pop("learning_rate")
     assert _with_spec(papers, content, forge, training={"batch_size": size}) is None
-    (papers / CONFIG_NAME).write_text(config_text(config))
-    forge(papers, content | {"config": config})
-    assert "Expected config to have training.learning_rate, got nothing there" in failure(papers)
+    for change, told in (
+        ({}, "as config.training.learning_rate, got 'nothing'"),
+        ({"learning_rate": rate, "luck": 7}, "a hyperparameter of the spec as config.training.luck, got 7"),
+    ):
+        forged = config | {"training": config["training"] | change}
+        (papers / CONFIG_NAME).write_text(config_text(forged))
+        forge(papers, content | {"config": forged})
+        assert told in failure(papers)
+
+
+def test_names_of_values_are_those_of_configurations_where_specs_write_them_otherwise(papers, content, forge):
+    """Options of an architecture or a loss stand behind its name in a spec."""
+    name, size = content["config"]["model"]["architecture"], content["config"]["model"]["width"]
+    model = {"architecture": [{"name": name, "width": [size, 2 * size]}, "patch-net"]}
+    assert _with_spec(papers, content, forge, model=model) is None
+    model["architecture"][0]["width"] = 2 * size
+    told = _with_spec(papers, content, forge, model=model)
+    assert f"Expected {2 * size} by the spec as config.model.width, got {size}" in told
+
+
+def test_the_budget_of_a_spec_is_that_of_its_ledger(papers, content, forge):
+    budget = {"sweep_epsilon": 1.0, "epsilon": None, "noise_multiplier": None}
+    told = _with_spec(papers, content, forge, privacy=budget)
+    assert "Expected privacy.sweep_epsilon = None in the spec, by the ledger, got 1.0" in told
 
 
 def test_a_price_that_results_steer_is_marked_as_not_proven(papers, content, forge):
@@ -683,13 +717,26 @@ def test_a_price_that_results_steer_is_marked_as_not_proven(papers, content, for
     assert ".unproven = 'The price is not proven: " in told
     assert "they choose batch_size" in told
     marked = copy.deepcopy(content)
-    for price in marked["ledger"].values():
-        price["unproven"] = state_unproven(["batch_size", "extended"])
-    forge(papers, marked)
+    for doubt, holds in (
+        ("The price is proven, whatever batch_size was.", False),
+        (state_unproven(["extended"]), False),
+        (state_unproven(["batch_size"]), True),
+        (state_unproven(["batch_size", "extended"]), True),
+    ):
+        for price in marked["ledger"].values():
+            price["unproven"] = doubt
+        forge(papers, marked)
+        assert (failure(papers) is None) is holds, doubt
     checks = list(verify_papers(papers))
     assert not [check.failure for check in checks if check.failure]
     (price,) = (check.holds for check in checks if check.holds.startswith("price of one model"))
     assert price.endswith(marked["ledger"]["winner"]["unproven"])
+
+
+def test_a_sweep_of_more_trials_than_its_spec_was_extended(papers, content, forge):
+    fewer = _with_spec(papers, content, forge, search={"trials": 1})
+    assert "Expected ledger.winner.unproven = 'The price is not proven: " in fewer
+    assert "it was extended, perhaps because of them" in fewer
 
 
 @pytest.mark.parametrize("left_out", [TRUSTED_MACHINE, FLOATING_NOISE, CHOSEN_POINT, FIXED_COURSE])

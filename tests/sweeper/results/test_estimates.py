@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.special import ndtr
 
-from clipless.privacy.class_scores import ScoreForm, release_class_scores
+from clipless.privacy.class_scores import ClassScores, ScoreForm, expect_scores, release_class_scores
 from clipless.testing import SeededSource
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.evaluation.paid_scores import spread_epochs
@@ -255,6 +255,32 @@ def test_of_a_class_that_may_have_no_row_nothing_is_known_however_little_the_noi
         assert (low <= 0.5, high) == (True, 1.0), "half of the sum of 1 and any recall"
         assert found.interval("accuracy")[0] > 0.95
         assert found.interval(recall_name(0))[0] > 0.95
+
+
+@pytest.mark.parametrize(("std", "known"), [(0.6, False), (0.3, False), (0.05, True)])
+def test_many_releases_say_no_more_of_an_auroc_than_one_where_noise_hides_the_classes(trial, std, known):
+    """All divide by sizes that are noise, which draws them to one half alike."""
+    rng, count = np.random.default_rng(7), 60
+    trials = [trial(number, std, rows=200) for number in range(1, count + 1)]
+    form, sizes = ScoreForm(1, 2, hits=True, order=True), np.array([160.0, 40.0])
+    exact = expect_scores(form, 200, 0.0, sizes, 0.9)
+    numbers = [*exact.answers, *exact.hits, *(0.5 * (sizes - 100.0)), exact.order]
+    points, alone = [], []
+    for one in trials:
+        found = ClassScores.of(numbers + rng.normal(0.0, 200 * std, len(numbers)), form, 200, 200 * std)
+        error = found.auroc_error
+        (point,) = points_of(one, [float(found.shares[0])])
+        values, told = (
+            point.values | {"auroc": found.auroc},
+            {"accuracy": (std, 200.0), "auroc": (error.std, error.rows)},
+        )
+        points.append(replace(point, values=values, errors=told))
+        alone.append(error.std)
+    intervals = [one.interval("auroc") for one in estimate_points(points, {one.id: one for one in trials})]
+    widths = [high - low for low, high in intervals]
+    assert (np.median(widths) > 1.5 * min(np.median(alone), 0.5)) is not known
+    assert all(low <= 0.9 <= high for low, high in intervals)
+    assert (std <= 0.5) or set(intervals) == {(0.0, 1.0)}
 
 
 def test_a_class_that_is_clearly_there_is_known_by_its_rows(trial):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite, pi, ulp
+from struct import pack, unpack
 from typing import TypeAlias
 
 from clipless.datasets.metadata import Evaluation
@@ -19,6 +20,7 @@ UNPAID_SOURCE = "data (unpaid)"
 LONGEST_TEXT = 100_000
 MOST_BINS = 256
 _LEAST_RESOLVED = 2.0**-22  # of a range that is mapped to length 2, by which a double may round a cell of it
+_SINGLE = 3e38  # below which single precision has a number
 _LARGEST = 1e300  # so that what double precision cannot hold, which is missing, is far from every range
 TEXT_UNIT = "bytes of text"  # of rows that only an encoder turns into numbers
 MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
@@ -185,7 +187,8 @@ class Ranges:
     def _check_markers(self, name: str, column: Numeric, missing: float) -> None:
         """Refuse a marker that cuts a number out of a range: what is certified would not hold for a move to it."""
         for code in marker_numbers(self.missing_markers):
-            if column.low <= code <= column.high and code != missing:
+            ends = code, unpack("f", pack("f", code))[0] if abs(code) < _SINGLE else code  # cells of single precision
+            if max(ends) >= column.low and min(ends) <= column.high and code != missing:
                 raise DeclarationError(
                     f"Expected missing_markers beyond the ranges of numbers, got {code:g} in {name} ({column.low:g} to "
                     f"{column.high:g}, missing: {missing:g}) in {self.name}: numbers beside it and itself would be far "

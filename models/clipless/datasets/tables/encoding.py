@@ -115,7 +115,7 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
         read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
         values_N = np.array(read, dtype=np.float64)
     codes = marker_numbers(missing_markers)
-    return np.where(np.isin(as_written(values_N), codes), nan, values_N) if codes else values_N
+    return np.where(np.isin(as_written(values_N), as_written(np.array(codes))), nan, values_N) if codes else values_N
 
 
 def _number(cell: str | None, row: int, where: str, strict: bool) -> float:

@@ -306,7 +306,8 @@ def test_a_number_that_stands_for_missing_ones_does_so_however_it_is_written(cel
         np.testing.assert_array_equal(numbers(column, ["", marker], "age"), [np.nan, 98.0])
     np.testing.assert_array_equal(numbers(column, ["", "?"], "age"), [99.0, 98.0])
     tenth = pa.array(np.array([0.1, 0.2], np.float32).astype(np.float64))
-    np.testing.assert_array_equal(np.isnan(numbers(tenth, ["0.1"], "x")), [True, False])
+    for marker in ("0.1", "0.10000000149011612"):
+        np.testing.assert_array_equal(np.isnan(numbers(tenth, [marker], "x")), [True, False])
 
 
 def test_no_number_within_a_range_stands_for_another_one():
@@ -319,6 +320,8 @@ def test_no_number_within_a_range_stands_for_another_one():
             DeclarationError, match=r"^Expected missing_markers beyond the ranges .* in age \(0 to 120, "
         ):
             declare(age, marker)
+    with pytest.raises(DeclarationError, match=r"got 0\.1 in age"):  # that of single precision lies within
+        declare(Numeric(low=0.100000001, high=1.0, missing=0.5), "0.1")
     with pytest.raises(DeclarationError, match="in others"):
         Ranges(name="r.yaml", source="x", others=age, missing_markers=("7",))
     for marker in ("-9", "999", "18", "who knows", "nan", "inf"):
