@@ -52,12 +52,12 @@ def _other_doubt(card: CardContent, spec: Spec, ledger: Ledger) -> Iterator[str]
     trained = len({entry.trial for entry in ledger.entries()})
     is_longer = trained > spec.trials
     chosen = chosen_by_results(spec.with_search(trials=trained) if is_longer else spec)
-    words = set(_doubts(chosen, spec.space.open_costs, is_longer=is_longer))
-    words |= set() if chosen or is_longer else {None}
+    words: list[str | None] = [] if chosen or is_longer else [None]
+    words += _doubts(chosen, spec.space.open_costs, is_longer=is_longer)
     for question, price in card.ledger.items():
         is_steered = isfinite(price.epsilon) and not price.fixed
         if is_steered and price.unproven not in words:
-            yield f"Expected ledger.{question}.unproven = {min(words, key=len)!r}, got {price.unproven!r}"
+            yield f"Expected ledger.{question}.unproven = {words[0]!r}, got {price.unproven!r}"
 
 
 def _doubts(chosen: Sequence[str], costs: Sequence[str], *, is_longer: bool) -> Iterator[str | None]:

@@ -74,8 +74,8 @@ def _restated(errors: ScoreErrors | None, values: Mapping[str, float], repeats: 
                 found[name] = (_UNKNOWN_STD, of_rows)
     if AUROC in found and 2.0 * least_rows(std, 2) < population:
         known, of_rows = found[AUROC]
-        sizes = [errors[name][1] for name in recalls]
-        smaller = min(sizes) if sizes else _smaller_class(values[AUROC], known * sqrt(repeats) / std, population)
+        of_classes = [errors[name][1] for name in recalls]
+        smaller = min(of_classes) if recalls else _smaller_class(values[AUROC], known * sqrt(repeats) / std, population)
         found[AUROC] = (known, smaller if of_rows > _MORE * smaller else of_rows)
     doubted = _doubted(errors, values, recalls, std * sqrt(1 / repeats), doubted_size(std, len(recalls) or 2))
     for name in doubted:

@@ -86,6 +86,13 @@ class SweepFolder:
         """Why rows wait to be written, ``None`` when none do."""
         return self._trials.trouble or self._points.trouble or self._decisions.trouble
 
+    def check_room(self) -> None:
+        """Raise a `RecordError` while trials or points wait to be written: no room is there for what comes next."""
+        for file in (self._trials, self._points):
+            file.flush()
+            if file.trouble is not None:
+                raise RecordError(file.trouble)
+
     def check_points(self) -> None:
         """Raise a `RecordError` while points wait to be written: a driver that is killed now would lose them."""
         if self._points.trouble is not None:

@@ -93,8 +93,9 @@ class SpendingRecord:
         ``last_epoch`` is the last one that has a point, ``rungs`` are epochs after which the trial may be ended.
 
         Raises:
-            RecordError: it could not be entered.
+            RecordError: it could not be entered, or what trials before it have reached is in memory alone.
         """
+        self._folder.check_room()
         kept, event, scores = row.kept, whole_event(row.plan), planned_scores(row.plan, row.scores_kept)
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))

@@ -282,6 +282,29 @@ def test_without_a_filter_a_full_disk_fails_no_trial(kept, plan_row, monkeypatch
     assert kept.folder.points() == {}
 
 
+def test_no_training_is_charged_while_what_others_have_reached_is_in_memory_alone(kept, plan_row, monkeypatch):
+    """Rows of a ledger may fit where those of trials do not: the sweep spent its budget and kept nothing."""
+    begin(kept.recorder, plan_row)
+    charged = len(Ledger(kept.folder.ledger).entries())
+    real = jsonl._write_at
+
+    def full(handle, data, offset):
+        if b'"record"' not in data:  # of a ledger
+            _full_disk()
+        real(handle, data, offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(jsonl, "_write_at", full)
+        assert report(kept, 1, 0.5) is None
+        kept.recorder.on_start("t0002", {"trial": "t0002", "proposal": {}})
+        with pytest.raises(RecordError, match="No space left on device"):
+            kept.recorder.on_plan("t0002", plan_row)
+    assert len(Ledger(kept.folder.ledger).entries()) == charged
+    assert kept.recorder.on_plan("t0002", plan_row) is None, "there is room again"
+    assert set(kept.folder.trials()) == {"t0001", "t0002"}
+    assert len(kept.folder.points()) == 1
+
+
 def _full_disk(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
