@@ -274,3 +274,9 @@ def test_an_auroc_is_known_no_better_than_by_the_rows_of_the_smaller_class():
         spread = math.sqrt(one.auroc_error.std**2 + truth * (1.0 - truth) / one.auroc_error.rows)
         found.append(abs(one.auroc - truth) <= 1.96 * spread)
     assert np.mean(found) >= 0.9
+
+
+def test_of_a_class_that_may_have_no_row_neither_recall_nor_auroc_has_one():
+    found = expect_scores(ScoreForm(1, 2, hits=True, order=True), 200, 0.1, [200.0, 0.0], 0.8)
+    assert [error.rows for error in found.recall_errors] == [200.0, 0.25]
+    assert found.auroc_error.rows == 0.25
