@@ -334,7 +334,8 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
         "the one of best utility. Drag along an axis to keep only the lines that pass there; drag a name to move an "
         "axis. Axes have the scale and the ends that the spec declares. Colours are for the score; where own epsilons "
         "are far apart, which changes scores, for how far it is behind the best one of all trials at an own epsilon "
-        "that is no larger: the distance from the front (grey where less than a quarter of the trials got there). "
+        "that is no larger: the distance from the front. Where less than a quarter of the trials got there, a line has "
+        "the colour of the worst on a page, and is grey in a picture. "
         "Settings that go with what is better beyond chance stand next to the results, with their rank correlation "
         "(Spearman): that of larger values, or of the upper one of two."
     ),

@@ -65,7 +65,7 @@ NAMED_TRIALS = 5  # of one stage; each has a colour, dashes and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
-_HUES_OF_RIVALS = (2, 3)  # of the next best trials, beside the blue and orange of those that ended
+_HUES_OF_RIVALS = (2, 3)  # of the next best trials, beside the blue of others
 _FEW_EPOCHS, _FEW_NAMES, _FEW_HEADS = 12, 2, 12
 _CLEAR, _PALE = 0.7, 0.3  # opacity of lines
 _AS_WIDE = 0.85  # of its region, an inset, which is higher
@@ -118,14 +118,8 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         name = f"best {label(info.utility)}"
         width = _BROAD[info.narrow]
-        figure.add_traces(
-            band(
-                info.steps,
-                last,
-                theme.grid,
-                name="its 95 % CI" if info.narrow else f"95 % CI of the best, {info.sure_as}",
-            )
-        )
+        sure = "its 95 % CI" if info.narrow else f"95 % CI of the best, {info.sure_as}"
+        figure.add_traces(band(info.steps, last, theme.grid, name=sure))
         lines = step_lines(info.steps, last, theme.line, name=name, width=width)
         figure.add_traces([line.update(legendrank=FIRST_IN_LEGEND) for line in lines])
     if info.stages:
@@ -192,7 +186,7 @@ def _named(info: TrajectoriesInfo, theme: Theme) -> dict[str, str]:
 def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, str], theme: Theme) -> None:
     """Draw trials in colours and with dashes of their own, and the best point; marks say how the trials ended.
 
-    The end of the trial of the best point is below its star, or around it, those of others are open and above it.
+    The end of the trial of the best point is below its star, or around it, those of others are above it.
     """
     by_id = {t.trial: t for t in info.trajectories}
     best = "" if info.best is None else info.best.trial

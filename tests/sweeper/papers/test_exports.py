@@ -15,6 +15,8 @@ from sweeper.specification.settings import DeploymentSettings
 from sweeper.store.jsonl import plain
 from tests.factories import registry_validator
 
+from .conftest import score_noise_of
+
 SAID = {name: f"said of {name}" for name in DeploymentSettings.model_fields} | {"published": "2026-03-01"}
 
 
@@ -93,17 +95,7 @@ def test_every_export_says_that_a_price_is_not_proven(content, export):
 
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
 def test_every_export_states_all_mechanisms_trainings_and_conditions(content, export):
-    noise = {
-        "names": ["accuracy"],
-        "noise_multiplier": 3.0,
-        "apart": True,
-        "std": {"validation": 0.015, "test": 0.01},
-        "rows": {"validation": 100, "test": 100},
-        "epochs": [1],
-        "best_of": None,
-        "curves": None,
-        "of_the_trial": content["guarantee"]["chosen_afterwards"],
-    }
+    noise = score_noise_of(content) | {"rows": {"validation": 100, "test": 100}}
     facts = content["guarantee"] | {"trainings": 2, "repeats": 3}
     told = export(CardContent.model_validate(content | {"score_noise": noise, "guarantee": facts}))
     assert "validation rows: Gaussian mechanism, multiplier 3.0, " in told

@@ -29,6 +29,8 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, state_unproven
 from sweeper.program import program
 
+from .conftest import score_noise_of
+
 FILES = ("model.safetensors", *PAPERS)
 
 
@@ -409,18 +411,7 @@ def test_a_unit_that_a_ranges_file_may_state_is_only_declared_and_is_that_of_the
 
 def with_score_noise(content, **changes):
     """A card whose scores were paid for as `paid_ledger` says, but for these changes."""
-    noise = {
-        "names": ["accuracy"],
-        "noise_multiplier": 3.0,
-        "apart": True,
-        "std": {"validation": 0.015, "test": 0.01},
-        "rows": {"validation": 100, "test": 200},
-        "epochs": [content["guarantee"]["planned_epochs"]],
-        "best_of": None,
-        "curves": None,
-        "of_the_trial": content["guarantee"]["chosen_afterwards"],
-    }
-    noise |= changes
+    noise = score_noise_of(content) | changes
     told = [f"{std:.3g} on {split} rows" for split, std in noise["std"].items()]
     conditions = [*content["conditions"], *told]
     return CardContent.model_validate(content | {"score_noise": noise, "conditions": conditions})
