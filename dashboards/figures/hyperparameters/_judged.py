@@ -89,4 +89,4 @@ def correlations_in_words(judged: Judged, found: dict[str, float] | None) -> str
         return f"{count} coloured lines are too few to tell which settings matter"
     if not found:
         return f"no setting goes with the colours beyond chance (rank correlations of {count} lines)"
-    return f"{RHO} > 0: larger values go with better colours (rank correlation of {count} lines, where beyond chance)"
+    return f"{RHO} > 0: larger values go with better colours (rank correlations of {count} lines, where beyond chance)"

@@ -29,7 +29,7 @@ from dashboards.figures.hyperparameters._content import (
     is_trained,
 )
 from dashboards.figures.hyperparameters._judged import RHO, Judged, correlations, correlations_in_words, judge
-from dashboards.text import MISSING, in_parentheses, show, show_epsilon
+from dashboards.text import MISSING, in_parentheses, is_fraction, number, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 
 _ANGLE = -18  # of names
@@ -41,7 +41,7 @@ _TRAINED = (
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE, _CLEAR = 0.25, 0.85  # opacity of the others: it is the best of them that are followed
 _FOLLOWED = 12  # lines
-_PLACES = ("best", "second", "third")
+_PLACES = ("best score", "second", "third")
 _INTERVAL_AT = 0.06  # from the axis to the bar of an interval, as a share of the way between axes
 _BEHIND = 0.14  # the last axis, where the axes end, as a share of the way between axes
 _STAR = 15  # pixels, on a wide line
@@ -103,7 +103,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     mark(figure, info.note, theme, up=30 + rise)
     terms = f"{info.terms}; {correlations_in_words(judged, found)}"
-    terms += f"; the {_FOLLOWED} of best colours are clear" if info.still and len(info.trials) > _FOLLOWED else ""
+    terms += f"; {_clear_in_words(info, judged)}" if info.still and len(info.trials) > _FOLLOWED else ""
     terms += "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
     write_below(figure, terms, theme, down=_BELOW + _ROW * _legend_rows(figure), narrow=False)
     return figure
@@ -124,7 +124,28 @@ def _groups(axis: Axis) -> tuple[int, ...]:
 def _with_scores(axis: Axis, found: Mapping[str, float]) -> str:
     """How a setting goes with the scores, in a line below its name; empty where it does not."""
     value = found.get(axis.name)
-    return "" if value is None else f"<br><i>{RHO} {value:+.2f}</i>".replace("-", "\N{MINUS SIGN}")
+    if value is None:
+        return ""
+    if any(isinstance(one, str | bool) for one in axis.values):
+        return f"<br><i>{escape(axis.tick_texts[value > 0.0])} better</i>"
+    return f"<br><i>{RHO} {value:+.2f}</i>".replace("-", "\N{MINUS SIGN}")
+
+
+def _clear_in_words(info: ConfigurationsInfo, judged: Judged) -> str:
+    """Which lines are clear: by how far they are behind, or above which score, and how many these are."""
+    clear = _clear(info, judged)
+    if not info.behind:
+        return f"clear: the {len(clear)} lines from {show(info.color_name, min(info.colors[i] for i in clear))} on"
+    gap = max(judged.scores[i] for i in clear)
+    shown = f"{number(100.0 * gap, up=True)} points" if is_fraction(info.color_name) else number(gap, up=True)
+    return f"clear: the {len(clear)} lines at most {shown} behind"
+
+
+def _clear(info: ConfigurationsInfo, judged: Judged) -> list[int]:
+    """The lines that are followed: those that are best by what colours are for, and any that equal the last of them."""
+    scores = {i: -judged.scores[i] if info.behind else info.colors[i] for i in judged.scores}
+    least = sorted(scores.values(), reverse=True)[:_FOLLOWED]
+    return [i for i, score in scores.items() if score >= least[-1]]
 
 
 def _legend_rows(figure: go.Figure) -> int:
@@ -162,7 +183,7 @@ def _draw_lines(
     by_score = sorted(range(len(info.trials)), key=info.colors.__getitem__, reverse=True)
     # the best first: its line is solid, and others can be followed
     order = [i for i in by_score if trained[i]] or by_score[: min(len(_in_interval(info)), len(_PLACES))]
-    clear = sorted(judged.scores, key=lambda i: (judged.share(i), info.colors[i]), reverse=True)[:_FOLLOWED]
+    clear = _clear(info, judged)
     at_score = next((x for x, axis in enumerate(axes) if axis.name == info.color_name), len(axes) - 1)
     colors = [
         sample_colorscale(theme.colorscale(), [judged.share(i)])[0] if i in judged.scores else theme.faint
@@ -337,7 +358,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
         "that is no larger: the distance from the front. Where less than a quarter of the trials got there, a line has "
         "the colour of the worst on a page, and is grey in a picture. "
         "Settings that go with what is better beyond chance stand next to the results, with their rank correlation "
-        "(Spearman): that of larger values, or of the upper one of two."
+        "(Spearman), or with the better one of two names."
     ),
     position=100,
     info=info,

@@ -17,7 +17,7 @@ _PALE = 0.6  # opacity of bars beside others
 _BARS = 5  # pixels between the intervals of two trials at one epsilon
 _AXES = (880, 300)  # pixels of the width of the axes of a picture, about; of a column
 _PIECES = 12  # of a line between two epochs
-_NAME = (0.04, 0.04)  # of a trial, as shares of the axes
+_NAME = ((0.035, 0.04), (0.07, 0.05))  # of a trial, as shares of the axes of a page and of a column
 
 
 SERIES = ("epochs", "moments", "epsilons", "values", "intervals")  # of a trajectory, one place for each model
@@ -125,18 +125,28 @@ def last_points(trajectories: Sequence[Trajectory], utility: str, group: str, ma
 
 
 def write_names(
-    points: go.Scatter, trajectories: Sequence[Trajectory], figure: go.Figure, font: Mapping[str, Any]
+    points: go.Scatter, trajectories: Sequence[Trajectory], figure: go.Figure, font: Mapping[str, Any], *, narrow: bool
 ) -> None:
-    """Write the names of trials at their points, left above them, or right below where another name or the edge is."""
+    """Write the names of trials at their points, left above them or right below, where no other name nor the edge is.
+
+    A name that has room at neither place is left out.
+    """
     (first, last), (low, high) = figure.layout.xaxis.range, figure.layout.yaxis.range
-    places: list[str] = []
-    above: list[tuple[float, float]] = [(0.0, y / 100) for y in range(101)]  # the edge
-    for epsilon, value in zip(points.x, points.y, strict=True):
+    width, height = _NAME[narrow]
+    places, names = [], []
+    taken: list[tuple[float, float]] = []  # middles of names
+    for t, epsilon, value in zip(trajectories, points.x, points.y, strict=True):
         x, y = (log10(epsilon) - first) / (last - first), (value - low) / (high - low)
-        is_free = all(abs(x - other) > _NAME[0] or abs(y - height) > _NAME[1] for other, height in above)
-        above += [(x, y)] * is_free
-        places.append("top left" if is_free else "bottom right")
-    names = [escape(t.trial) for t in trajectories]
+        sides = {"top left": (x - width / 2, y + height / 2), "bottom right": (x + width / 2, y - height / 2)}
+        free = [
+            side
+            for side, (middle, level) in sides.items()
+            if width / 2 < middle < 1.0 - width / 2
+            and all(abs(middle - other) > width or abs(level - above) > height for other, above in taken)
+        ]
+        taken += [sides[side] for side in free[:1]]
+        places.append(free[0] if free else "top left")
+        names.append(escape(t.trial) if free else "")
     hover = {"customdata": points.text, "hovertemplate": "%{customdata}<extra></extra>"}
     points.update(mode="markers+text", text=names, textposition=places, textfont=dict(font), **hover)
 

@@ -193,8 +193,8 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, s
     ends: dict[str, go.Scatter] = {}
     keys: dict[str, go.Scatter] = {}
     for place, (trial, color) in reversed([*enumerate((id_, one) for id_, one in named.items() if id_ in by_id)]):
-        t, group = by_id[trial], f"{escape(trial)}, {by_id[trial].status.value}"
-        is_best = trial == best
+        t, is_best = by_id[trial], trial == best
+        group = f"{escape(trial)}, {t.status.value}{_last_score(info, t)}"
         if not is_best:
             figure.add_traces(bars_beside([t], color, group, beside(figure, place, narrow=info.narrow)))
         path = paths([t], color, info.utility, group, 1.6 + is_best * _WIDER, opacity=_CLEAR, bars=is_best)
@@ -211,6 +211,14 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, named: Mapping[str, s
     figure.add_traces([ends.pop(best)] if best in ends else [])
     _draw_best(figure, info, theme)
     figure.add_traces([*reversed(ends.values()), *reversed(keys.values())])
+
+
+def _last_score(info: TrajectoriesInfo, t: Trajectory) -> str:
+    """Where a trial ended, for a legend that has room for it; nothing where a star says it."""
+    if info.narrow or _is_at_star(info, t):
+        return ""
+    value, interval = t.values[-1], t.intervals[-1]
+    return f" at {show(info.utility, value)}{in_parentheses(info.utility, interval)}"
 
 
 def _is_at_star(info: TrajectoriesInfo, t: Trajectory) -> bool:
@@ -252,8 +260,9 @@ def _draw_others(
         path = paths(heads, theme.blue, info.utility, name, width + _WIDER, opacity=opacity, bars=False)
         mark = {"size": 4, "symbol": "diamond-tall", "color": theme.blue}
         lasting = last_points(heads, info.utility, name, mark)
-        if len(heads) <= _FEW_HEADS and not info.narrow:
-            write_names(lasting, heads, figure, {"size": 10, "color": theme.blue})
+        if len(heads) <= _FEW_HEADS:
+            font = {"size": 10 - 3 * info.narrow, "color": theme.blue}
+            write_names(lasting, heads, figure, font, narrow=info.narrow)
         figure.add_traces([path, lasting, key(path, lasting)])
 
 
@@ -341,13 +350,14 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
 
 
 def _best_in_words(info: TrajectoriesInfo, best: Point) -> str:
-    """The best point, and where its interval is known its score, and what it costs."""
+    """The best point, and where its interval is known its score, and on a page what it costs."""
     words = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     interval = interval_of_best(info)
     if interval is None:
         return words
     score = f"{show(info.utility, best.values[info.utility])}{in_parentheses(info.utility, interval)}"
-    return f"{words}: {score} at own epsilon {show('epsilon', best.values['epsilon'])}{info.price}"
+    price = "" if info.narrow else info.price  # which the title of the axis says in a column
+    return f"{words}: {score} at own epsilon {show('epsilon', best.values['epsilon'])}{price}"
 
 
 def _bar_of_best(info: TrajectoriesInfo, best: Point, interval: Interval, theme: Theme) -> go.Scatter:

@@ -105,7 +105,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert "side by side" not in str(kind.draw(sweep).layout), "lines that can be dragged do not"
     *drawn, bar, ticks, first = kind.draw(sweep, still=True).data
     lines = [line for line in drawn if line.showlegend is False]
-    assert (first.name, first.line.dash) == ("best: t0003, own epsilon 4.21", "solid")
+    assert (first.name, first.line.dash) == ("best score: t0003, own epsilon 4.21", "solid")
     assert len(ticks.x) == sum(len(axis.tick_texts) for axis in info.axes)
     notes = [note for note in kind.draw(sweep, still=True).layout.annotations if 0.0 <= (note.y or 0.0) <= 1.0]
     notes = [note for note in notes if note.name is None and note.showarrow is False]
@@ -188,17 +188,24 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     lines = [trace for trace in drawn if trace.mode == "lines" and trace.showlegend is False]
     *_, first, second = (trace for trace in drawn if trace.mode == "lines")
     assert (first.line.width, second.name) == (2.6, "second: t18, own epsilon 19")
-    assert first.name.replace("\N{NO-BREAK SPACE}", " ") == "best: t19, 69.0 % (68.0 to 69.0 %), own epsilon 20"
+    assert first.name.replace("\N{NO-BREAK SPACE}", " ") == "best score: t19, 69.0 % (68.0 to 69.0 %), own epsilon 20"
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
     opacities = [opacity for _, opacity in widths[:18]]
     assert {width for width, _ in widths[:18]} == {1.2}, "the two best of 20 are drawn last, on top"
-    assert sorted(opacities) == [0.25] * 8 + [0.85] * 10, "twelve in all are followed"
-    (terms,) = (note.text for note in configurations.plot(found).layout.annotations if note.name == "terms")
-    assert "the 12 of best colours are clear" in terms.replace("<br>", " ")
+    assert sorted(opacities) == [0.25] * 4 + [0.85] * 14, "of 16 that have rivals none is behind"
+    assert _clear_in_words(found) == "clear: the 16 lines at most 0 points behind"
+    behind = replace(found, behind=tuple(i / 1000 + 1e-7 for i in range(20)))
+    assert _clear_in_words(behind) == "clear: the 12 lines at most 1.11 points behind"
+    assert _clear_in_words(replace(found, behind=())) == "clear: the 12 lines from 58.0 % on"
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert ("star",) not in [trace.marker.symbol for trace in drawn], "stars are for what was rehearsed and trained"
+
+
+def _clear_in_words(info):
+    (terms,) = (note.text for note in configurations.plot(info).layout.annotations if note.name == "terms")
+    return next(part for part in terms.replace("<br>", " ").split("; ") if "clear" in part)
 
 
 def test_all_lines_have_colours_whatever_their_epsilons(small):
@@ -265,7 +272,7 @@ def test_the_interval_of_the_best_score_is_drawn_and_places_within_it_are_named(
         names = [trace.name for trace in drawn if trace.name]
         said = f"the scores of {count} of {len(scores)} lie in it" if count > 1 else "no other score lies in it"
         assert f"95 % CI of the best; {said}" in names
-        assert len([name for name in names if name.startswith(("best: ", "second: ", "third: "))]) == named
+        assert len([name for name in names if name.startswith(("best score: ", "second: ", "third: "))]) == named
     assert not [trace for trace in configurations.plot(found).data if trace.error_y.array]
 
 

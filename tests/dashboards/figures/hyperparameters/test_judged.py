@@ -37,7 +37,7 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
     judged, found = found_of(made(12))
     assert found == {"rate": pytest.approx(-1.0)}
     assert judged.ends == (0.5, pytest.approx(0.775))
-    said = "larger values go with better colours (rank correlation of 12 lines, where beyond chance)"
+    said = "larger values go with better colours (rank correlations of 12 lines, where beyond chance)"
     assert correlations_in_words(judged, found).endswith(said)
     judged, found = found_of(made(12, scores=[0.5 + (5 * i % 7) / 100 for i in range(12)]))
     assert found == {}
@@ -94,5 +94,12 @@ def test_settings_that_matter_stand_next_to_the_results_with_their_correlation(m
     names = list(drawn.layout.xaxis.ticktext)
     rho = "<br><i>\N{GREEK SMALL LETTER RHO} \N{MINUS SIGN}1.00</i>"
     assert names == ["lot", "kind", f"rate{rho}", "accuracy"]
+    scores = [0.5 + 0.2 * (i % 2) + i / 1000 for i in range(12)]
+    assert (
+        "kind<br><i>b better</i>"
+        in configurations.plot(replace(made(12, scores=scores), still=True)).layout.xaxis.ticktext
+    )
+    other = made(12, scores=[1.0 - score for score in scores])
+    assert "kind<br><i>a better</i>" in configurations.plot(replace(other, still=True)).layout.xaxis.ticktext
     (terms,) = (note.text for note in drawn.layout.annotations if note.name == "terms")
-    assert "with better colours (rank correlation of 12 lines" in terms.replace("<br>", " ")
+    assert "with better colours (rank correlations of 12 lines" in terms.replace("<br>", " ")

@@ -102,7 +102,10 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
             names = [trace.name for trace in trajectories.plot(info).data if trace.showlegend is not False]
             yield [name for name in names if name and not name.endswith("at its best") and name != "best accuracy"]
 
-    assert [*legends(trials(2))] == [["t1, completed", "t0, completed"], ["t1, completed", "t0, stopped"]]
+    assert [*legends(trials(2))] == [
+        ["t1, completed", "t0, completed at 80.0 %"],
+        ["t1, completed", "t0, stopped at 80.0 %"],
+    ]
     some = trials(8, *useless)
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
     heads = "others, until last best"
@@ -142,7 +145,7 @@ def test_an_end_of_another_trial_is_seen_above_the_star_and_that_of_the_best_bel
     data = trajectories.plot(replace(trajectories.info(trials(8)), sure=(0.845, 0.9))).data
     places = {trace.name: i for i, trace in enumerate(data) if trace.mode == "markers" and trace.name}
     (star,) = (i for i, trace in enumerate(data) if trace.marker.symbol == "star")
-    assert places["t7, completed"] < star < min(places["t6, completed"], places["t5, completed"])
+    assert places["t7, completed"] < star < min(places["t6, completed at 86.0 %"], places["t5, completed at 85.0 %"])
 
 
 def test_a_picture_enlarges_where_the_best_is_if_nothing_is_drawn_there(trials):
@@ -176,7 +179,9 @@ def test_a_column_has_thinner_lines_of_others_and_says_how_many_points_are_outsi
 def test_trials_in_the_interval_of_the_best_are_named_beside_it(trials):
     info = replace(trajectories.info(trials(8)), sure=(0.845, 0.9))  # t5 to t7 reach 0.85 to 0.87
     named = [trace.name for trace in trajectories.plot(info).data if trace.showlegend and "completed" in trace.name]
-    assert named == ["t7, completed", "t6, completed", "t5, completed"]
+    assert named == ["t7, completed", "t6, completed at 86.0 %", "t5, completed at 85.0 %"], "a star says it of t7"
+    column = trajectories.plot(replace(info, narrow=True)).data
+    assert {"t6, completed", "t5, completed"} < {trace.name for trace in column}
     colors = {trace.name: trace.line.color for trace in trajectories.plot(info).data if trace.name in named}
     assert len(set(colors.values())) == 3
     alone = replace(info, sure=(0.865, 0.9))
@@ -223,4 +228,25 @@ def test_bars_of_other_trials_stand_beside_their_points(trials):
         for trace in trajectories.plot(found).data
         if trace.error_y.array and trace.legendgroup and trace.x[0] != epsilons[trace.y[0]]
     }
-    assert sides == {"others, until last best": False, "t6, completed": True}
+    ended = "t6, completed at 86.0 % (50.0 to 90.0\N{NO-BREAK SPACE}%)"
+    assert sides == {"others, until last best": False, ended: True}
+
+
+def test_names_of_trials_are_written_where_there_is_room(trials):
+    early = [
+        Point(trial=id_, epoch=1, values={"epsilon": epsilon, "accuracy": value})
+        for id_, epsilon, value in (("a", 0.01, 0.1), ("b", 0.0101, 0.2), ("c", 0.0102, 0.21), ("d", 0.1, 0.3))
+    ]
+    info = replace(trajectories.info(trials(8, *early)), still=True)
+    found = {}
+    for narrow in (False, True):
+        (named,) = (
+            dict(zip(one.text, one.textposition, strict=True))
+            for one in trajectories.plot(replace(info, narrow=narrow)).data
+            if one.mode == "markers+text"
+        )
+        found[narrow] = named
+    assert found[False]["a"] == found[False]["b"] == "bottom right", "left of them is the axis"
+    assert found[False]["d"] == "top left"
+    assert "c" not in found[False], "b is where its name would be"
+    assert found[True].keys() < found[False].keys() | {""}
