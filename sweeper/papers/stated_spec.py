@@ -50,7 +50,7 @@ def unlike_its_spec(card: CardContent, written: Mapping[str, Any], ledger: Ledge
 def _other_doubt(card: CardContent, spec: Spec, ledger: Ledger) -> Iterator[str]:
     """Yield where a card does not mark a price as not proven as a sweep does that results steer."""
     trained = len({entry.trial for entry in ledger.entries()})
-    is_longer = trained > spec.trials
+    is_longer = trained > spec.trials and spec.search.repetitions is None  # of which the number is drawn
     chosen = chosen_by_results(spec.with_search(trials=trained) if is_longer else spec)
     words: list[str | None] = [] if chosen or is_longer else [None]
     words += _doubts(chosen, spec.space.open_costs, is_longer=is_longer)

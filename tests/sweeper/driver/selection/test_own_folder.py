@@ -12,12 +12,16 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
 from sweeper.errors import RecordError
+from sweeper.papers.stated_spec import unlike_its_spec
+from sweeper.papers.verification import read_card, verify_papers
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.supervisor import check_resumable
 from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.lock import is_driven
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import ask_to_stop
@@ -168,6 +172,13 @@ def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
     assert "ended before its winner was known" in ended.front.ledger["winner"].statement
     assert len(ended.front.points) == 4
     assert all(point.test is not None for point in ended.front.front_points)
+    ended.sweep.pick().write(tmp_path / "picked")
+    assert [one.failure for one in verify_papers(tmp_path / "picked") if one.failure] == []
+    spec = read_mapping(tmp_path / "picked" / "spec.yaml")
+    spec["search"]["selection_mean"] = 1.5  # on average; more were trained, which extends nothing
+    paid = Ledger(tmp_path / "picked" / "ledger.jsonl")
+    paid.open("t0009", paid.entries()[0].planned)
+    assert list(unlike_its_spec(read_card(tmp_path / "picked"), spec, paid)) == []
     ended = resume_sweep(copy.path)
     assert [trial for trial, _ in whole.asked] == ["t0003", "t0004"]
     assert "its conditions held" in ended.front.ledger["winner"].statement
