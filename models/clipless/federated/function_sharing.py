@@ -90,7 +90,7 @@ class KeyServer:
         self.number, self.form = number, form
         self._epsilon, self._spent = epsilon, 0.0
         self._keys: dict[str, ComparisonKeys] = {}
-        self._evaluated = False
+        self.evaluated = False  # or is being evaluated: it takes no further keys
 
     def take(self, party: str, content: bytes) -> None:
         """Take a party's keys.
@@ -101,7 +101,7 @@ class KeyServer:
         capacity = self.form.of(party)
         if party in self._keys:
             raise FederationError("Expected its keys once, got them again", party)
-        if self._evaluated:
+        if self.evaluated:
             raise FederationError("Expected keys before the first evaluation, got some after it", party)
         try:
             keys = from_bytes(content, self.number, self.form.levels, self.form.groups)
@@ -145,7 +145,7 @@ class KeyServer:
                 f"Expected queries of epsilon {self._epsilon:g} in all, got {epsilon:g} beyond {self._spent:g}; "
                 f"more need new keys of the parties"
             )
-        self._spent, self._evaluated = self._spent + epsilon, True
+        self._spent, self.evaluated = self._spent + epsilon, True
 
 
 def agreed_parties(first: dict[str, bytes], second: dict[str, bytes]) -> tuple[str, ...]:

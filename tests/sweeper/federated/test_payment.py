@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -288,6 +289,36 @@ def test_a_party_that_joins_again_or_too_late_pays_nothing(start, model, parties
     assert everybody.result().included == ("ann",)
     with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
         join("bob")
+    assert not ledger_of(tmp_path / "bob.key").exists()
+
+
+def test_a_party_that_joins_while_the_first_query_is_answered_pays_nothing(
+    start, model, parties, tmp_path, monkeypatch
+):
+    from clipless.federated import function_sharing
+
+    names = [{"name": name, "rows": 60} for name in ("ann", "bob")]
+    everybody = start("function-sharing", parties=names, **{**QUIET, "epsilon": 0.3})
+    begun, refused, evaluate = threading.Event(), threading.Event(), function_sharing.evaluate
+
+    def join(name):
+        payment = Payment(key=tmp_path / f"{name}.key")
+        return take_part(everybody.federation, name, everybody.identities[name], model, parties[name], payment)
+
+    def evaluate_slowly(*arguments):
+        begun.set()
+        assert refused.wait(60)
+        return evaluate(*arguments)
+
+    join("ann")
+    monkeypatch.setattr(function_sharing, "evaluate", evaluate_slowly)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(everybody.result)
+        assert begun.wait(60)
+        with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
+            join("bob")
+        refused.set()
+        assert result.result().included == ("ann",)
     assert not ledger_of(tmp_path / "bob.key").exists()
 
 
