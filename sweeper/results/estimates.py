@@ -4,15 +4,17 @@ A score of private rows is released with Gaussian noise of known deviation. Scor
 trainings of one stage are alike, so that each release says something of the others. For trial i after the share t of
 its epochs, with s = log t,
 
-    y_i(s) = m + b s + c s^2 + u_i + g_i(s) + e_i + noise,
+    y_i(s) = m + b s + c s^2 + u_i + g_i(s) + h_i(t) + e_i + noise,
 
 where m, b and c are of the stage, u_i of the trial, and g_i is a Brownian motion from the end of the training
-backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Given the deviations v of u_i and w of
-g_i, all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional
-to the marginal likelihood. A score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points
-that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias"). One that is better is not drawn to
-many that are alike: a trial is far from the others with probability 1/4, and u_i then has a deviation of 0.2 instead of
-v. Which trials are is found with the trend of the others, and the posterior is the mixture's.
+backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Given the deviations v of u_i and w of g_i,
+all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional to the
+marginal likelihood. Some trainings never settle, or collapse at their end: h_i is a Brownian motion forwards, of
+covariance x^2 min(t, t'), and x of each trial 0, 0.03, 0.1 or 0.3, by the odds 3 to 1 to 1 to 1 and its likelihood. A
+score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points that were chosen as the best,
+Efron 2011, "Tweedie's formula and selection bias"). One that is better is not drawn to many that are alike: a trial is
+far from the others with probability 1/4, and u_i then has a deviation of 0.2 instead of v. Which trials are is found
+with the trend of the others, and the posterior is the mixture's.
 
 **The winner of a private selection** is seen alone, the best of a secret number K of candidates, of a geometric law
 with public mean 1 / gamma. Given m, b, c, v and w that changes nothing: what the others scored says nothing of the
@@ -32,11 +34,12 @@ of each of these for the two others, what follows from it by their correlations 
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored, a (1 -
 a) / N. Models err on about the same rows: most of it is common to them, and e_i is the 30 % that are not. Or noise made
 each err on rows of its own, in part other ones after each epoch; then the luckiest of many looks better than it is, and
-than chance where none has learnt anything. Nothing that is released tells which. So both are computed, and an interval
-holds where either is right; the estimate is their mean. A share lies in [0, 1]: for the estimate the normal posterior
-is restricted to it, not cut off. Its interval is Wilson's (1927) with noise, the shares a that are not rejected: (x -
-a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1 where nothing speaks against that; where noise does not
-hide that a count is whole, half a row is added on both sides.
+than chance where none has learnt anything. Nothing that is released tells which. Nor does it tell whether a release far
+from its curve was lucky, or the training has jumped there: so a third assumption has h_i. An interval holds whichever
+of the three is right; the estimate is their mean. A share lies in [0, 1]: for the estimate the normal posterior is
+restricted to it, not cut off. Its interval is Wilson's (1927) with noise, the shares a that are not rejected: (x - a)^2
+<= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1 where nothing speaks against that; where noise does not hide
+that a count is whole, half a row is added on both sides.
 """
 
 from bisect import bisect_left
@@ -51,7 +54,14 @@ from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
 from clipless.privacy.class_scores import NoiseSlopes, least_rows, leaves_no_sizes
-from sweeper.privacy.evaluation.posteriors import SAMPLINGS, Floats, Sampling, TrialScores, posterior, posterior_of_best
+from sweeper.privacy.evaluation.posteriors import (
+    ASSUMPTIONS,
+    Assumption,
+    Floats,
+    TrialScores,
+    posterior,
+    posterior_of_best,
+)
 from sweeper.records import (
     Interval,
     NoisyScores,
@@ -140,26 +150,25 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
         for name in dict.fromkeys(name for one in own for name in _names(one, _paid(trials[one.trial]))):
             named.setdefault(name, []).append([one for one in own if isfinite(one.values.get(name, np.nan))])
     choosing = best_of or (_CHOOSING if any(one.errors for one in points) else ())
-    both: list[dict[str, dict[PointKey, _Estimate]]] = []
-    for sampling in SAMPLINGS:
-        lucks = {name: _lucks(named[name], name, trials, best_of, sampling) for name in choosing if name in named}
+    under: list[dict[str, dict[PointKey, _Estimate]]] = []
+    for assumed in ASSUMPTIONS:
+        lucks = {name: _lucks(named[name], name, trials, best_of, assumed) for name in choosing if name in named}
         found: dict[str, dict[PointKey, _Estimate]] = {}
         for name, groups in named.items():
             if name in best_of:
                 means = np.array([one.mean for one in lucks[name].values()])
                 variances = np.array([one.variance for one in lucks[name].values()])
             else:
-                means, variances = _without_luck(groups, name, trials, lucks, sampling)
+                means, variances = _without_luck(groups, name, trials, lucks, assumed)
             keys = [one.key for own in groups for one in own]
             rows: list[float] = []
             for own in groups:
-                rows += [sampling.rows(_curve(own, name, trials[own[0].trial], sampling).rows)] * len(own)
+                rows += [assumed.rows(_curve(own, name, trials[own[0].trial], assumed).rows)] * len(own)
             least = [_least_variance(name, own, trials[own[0].trial]) for own in groups for _ in own]
             known = zip(means.tolist(), np.maximum(variances, least).tolist(), rows, strict=True)
             found[name] = dict(zip(keys, (share(*one) for one in known), strict=True))
-        both.append(found)
-    first, second = both
-    return {name: {key: _either(one, second[name][key]) for key, one in of.items()} for name, of in first.items()}
+        under.append(found)
+    return {name: {key: _any_of([one[name][key] for one in under]) for key in of} for name, of in under[0].items()}
 
 
 def _least_variance(name: str, points: Sequence[Point], trial: Trial) -> float:
@@ -176,10 +185,11 @@ def _least_variance(name: str, points: Sequence[Point], trial: Trial) -> float:
     return plan.repeats * deviation**2 if is_lost or leaves_no_sizes(noise, 1) else 0.0
 
 
-def _either(first: _Estimate, second: _Estimate) -> _Estimate:
-    """Return the estimate, and the interval that holds whichever of two is right."""
-    (one, (low, high)), (other, (lower, higher)) = first, second
-    return (one + other) / 2.0, (min(low, lower), max(high, higher))
+def _any_of(found: Sequence[_Estimate]) -> _Estimate:
+    """Return the mean estimate, and the interval that holds whichever is right."""
+    values, intervals = zip(*found, strict=True)
+    lows, highs = zip(*intervals, strict=True)
+    return fmean(values), (min(lows), max(highs))
 
 
 def _paid(trial: Trial) -> ScorePlan:
@@ -188,12 +198,12 @@ def _paid(trial: Trial) -> ScorePlan:
     return plan
 
 
-def _curve(points: Sequence[Point], name: str, trial: Trial, sampling: Sampling) -> TrialScores:
+def _curve(points: Sequence[Point], name: str, trial: Trial, assumed: Assumption) -> TrialScores:
     plan = trial.plan
     assert plan is not None  # noqa: S101 - its scores were asked for
     s = np.log([one.epoch / plan.epochs for one in points])
     deviation, count = _errors(points, name, _paid(trial), plan.repeats)
-    return TrialScores(s, np.array([one.values[name] for one in points]), deviation**2, count, sampling)
+    return TrialScores(s, np.array([one.values[name] for one in points]), deviation**2, count, assumed)
 
 
 def _lucks(
@@ -201,9 +211,9 @@ def _lucks(
     name: str,
     trials: Mapping[str, Trial],
     best_of: Mapping[str, float],
-    sampling: Sampling,
+    assumed: Assumption,
 ) -> dict[PointKey, _Luck]:
-    curves = [_curve(own, name, trials[own[0].trial], sampling) for own in groups]
+    curves = [_curve(own, name, trials[own[0].trial], assumed) for own in groups]
     means, variances = posterior_of_best(curves[0], best_of[name]) if name in best_of else posterior(curves)
     keys = [one.key for own in groups for one in own]
     scores = np.concatenate([one.scores for one in curves])
@@ -216,16 +226,16 @@ def _without_luck(
     name: str,
     trials: Mapping[str, Trial],
     lucks: Mapping[str, Mapping[PointKey, _Luck]],
-    sampling: Sampling,
+    assumed: Assumption,
 ) -> tuple[Floats, Floats]:
     """Return the posterior of a score, without the luck that it shares with those by which trials are chosen."""
     curves, more = [], []
     for own in groups:
         trial = trials[own[0].trial]
-        curve = _curve(own, name, trial, sampling)
+        curve = _curve(own, name, trial, assumed)
         others = [other for other, known in lucks.items() if other != name and all(one.key in known for one in own)]
         slopes, left = _shared_noise(own, name, others, _paid(trial))
-        stds = np.array([sqrt(_curve(own, other, trial, sampling).variance) for other in others])
+        stds = np.array([sqrt(_curve(own, other, trial, assumed).variance) for other in others])
         slopes = slopes * sqrt(curve.variance) / stds
         known = [[lucks[other][one.key] for one in own] for other in others]
         noise, unsure = (

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import inf, sqrt
+from math import inf, log, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,9 @@ _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
 _FAR_STD = 0.2  # of u_i of a trial that is far from the others
 _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
+_JUMPS = ((0.03, 1.0 / 3.0), (0.1, 1.0 / 3.0), (0.3, 1.0 / 3.0))  # of h_i, the deviation at the end and its odds
+_NO_JUMP = (0.0, 1.0)
 _ROUNDS = 3  # of finding those trials and the trend of the others
-_LARGE = 500.0  # of a logarithm
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 
@@ -27,12 +29,21 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """What of the sampling error of scores is whose, at most: shares of its variance."""
+class Assumption:
+    """What is assumed of scores, since nothing released tells.
 
-    common: float  # to all models
-    trial: float  # a trial's own, after each of its epochs
-    epoch: float  # an epoch's own
+    Attributes:
+        common: at most this share of the variance of their sampling error is common to all models.
+        trial: at most this share is a trial's own, after each of its epochs.
+        epoch: at most this share is an epoch's own.
+        may_jump: whether a training may get better or worse at any moment, and not along a curve that is flat at its
+            end alone.
+    """
+
+    common: float
+    trial: float
+    epoch: float
+    may_jump: bool = False
 
     def rows(self, count: float) -> float:
         """Return how many rows have the common error of so many."""
@@ -41,7 +52,12 @@ class Sampling:
 
 # Models err on about the same rows, or each on rows of its own, as far as noise made it: nothing released tells which.
 # Errors of a training that follow each other over some epochs are neither a trial's nor an epoch's, hence both in full.
-SAMPLINGS = (Sampling(common=0.7, trial=0.3, epoch=0.0), Sampling(common=0.0, trial=1.0, epoch=1.0))
+# And a release that is far from the curve of its training was lucky, or the training has jumped there.
+ASSUMPTIONS = (
+    Assumption(common=0.7, trial=0.3, epoch=0.0),
+    Assumption(common=0.0, trial=1.0, epoch=1.0),
+    Assumption(common=0.7, trial=0.3, epoch=0.0, may_jump=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +68,7 @@ class TrialScores:
     scores: Floats
     variance: float  # of the noise of each of them
     rows: float  # N, or as many as a share would need for the same sampling error
-    sampling: Sampling = SAMPLINGS[0]
+    assumed: Assumption = ASSUMPTIONS[0]
 
     @property
     def own_variances(self) -> tuple[float, float]:
@@ -62,8 +78,13 @@ class TrialScores:
         """
         middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
         whole = middle * (1.0 - middle) / self.rows
-        of_epoch = self.sampling.epoch if len(self.scores) > 1 else 0.0  # one score has one error
-        return self.variance + of_epoch * whole, self.sampling.trial * whole
+        of_epoch = self.assumed.epoch if len(self.scores) > 1 else 0.0  # one score has one error
+        return self.variance + of_epoch * whole, self.assumed.trial * whole
+
+    @property
+    def jumps(self) -> tuple[tuple[float, float], ...]:
+        """Deviations of what one training does at its end by jumps, with their odds: none where it has one score."""
+        return (_NO_JUMP, *(_JUMPS if self.assumed.may_jump and len(self.scores) > 1 else ()))
 
 
 def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
@@ -83,57 +104,67 @@ def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
 class _Alike:
     """Trials that are scored at the same moments with the same noise."""
 
-    key: tuple[tuple[float, ...], float, float]  # s, the variances of what is an epoch's own and a trial's own
+    s: tuple[float, ...]
+    variances: tuple[float, float]  # of what is an epoch's own, and a trial's own
+    jumps: tuple[tuple[float, float], ...]
     centred: Floats  # (T, E) scores
     places: NDArray[np.int64]  # (T, E) where each stands among all
 
 
 def _group(curves: Sequence[TrialScores]) -> list[_Alike]:
-    alike: dict[tuple[tuple[float, ...], float, float], list[tuple[Floats, NDArray[np.int64]]]] = {}
+    alike: dict[tuple[Any, ...], list[tuple[Floats, NDArray[np.int64]]]] = {}
     first = 0
     for one in curves:
-        key = tuple(one.s.tolist()), *one.own_variances
+        key = tuple(one.s.tolist()), one.own_variances, one.jumps
         alike.setdefault(key, []).append((one.scores - _MEAN, np.arange(first, first + len(one.s))))
         first += len(one.s)
-    return [_Alike(key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
+    return [_Alike(*key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
 
 
 def _solve(groups: Sequence[_Alike], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
     """Return log evidence, means and variances given the deviations of trials and curves, group by group."""
-    laws = [tuple(_law(one.key[0], v, curve_std, *one.key[1:]) for v in (trial_std, _FAR_STD)) for one in groups]
-    far = [np.zeros(len(one.centred)) for one in groups]  # probability of each trial that it is far from the others
+    kinds = [
+        [
+            (_law(one.s, v, curve_std, jump, *one.variances), log(of_far * of_jump))
+            for v, of_far in ((trial_std, 1.0), (_FAR_STD, _FAR_ODDS))
+            for jump, of_jump in one.jumps
+        ]
+        for one in groups
+    ]
+    # the probability of each trial that it is of each kind: at first all are near the others, and none jumps
+    shares = [np.eye(len(of))[:, :1].repeat(len(one.centred), axis=1) for of, one in zip(kinds, groups, strict=True)]
     for _ in range(_ROUNDS):
         precision, pull = np.diag(_TREND_STDS**-2), np.zeros(len(_TREND_STDS))
-        for both, one, share in zip(laws, groups, far, strict=True):
-            for law, weight in zip(both, (1.0 - share, share), strict=True):
+        for of, one, share in zip(kinds, groups, shares, strict=True):
+            for (law, _), weight in zip(of, share, strict=True):
                 precision = precision + weight.sum() * law.information
                 pull = pull + law.design.T @ (law.inverse @ (weight @ one.centred))
         spread = np.linalg.inv(precision)
         common = spread @ pull
         logs = [
-            [law.log_densities(one.centred, common) for law in both] for both, one in zip(laws, groups, strict=True)
+            np.stack([law.log_densities(one.centred, common) + odds for law, odds in of])
+            for of, one in zip(kinds, groups, strict=True)
         ]
-        odds = [_FAR_ODDS * np.exp(np.minimum(wide - near, _LARGE)) for near, wide in logs]
-        far = [one / (1.0 + one) for one in odds]
-    evidence = sum(float((near + np.log1p(one)).sum()) for (near, _), one in zip(logs, odds, strict=True))
+        wholes = [np.logaddexp.reduce(each, axis=0) for each in logs]
+        shares = [np.exp(each - whole) for each, whole in zip(logs, wholes, strict=True)]
+    evidence = sum(float(whole.sum()) for whole in wholes)
     evidence += 0.5 * float(np.linalg.slogdet(spread)[1] - common @ (common / _TREND_STDS**2))
     means, variances = [], []
-    for both, one, share in zip(laws, groups, far, strict=True):
-        (mean, variance), (far_mean, far_variance) = (law.given(one.centred, common, spread) for law in both)
-        of_far = share[:, None]
-        apart = far_mean - mean
-        means.append((_MEAN + mean + of_far * apart).ravel())
-        unsure = (1.0 - of_far) * variance + of_far * far_variance + of_far * (1.0 - of_far) * apart**2
-        variances.append(unsure.ravel())
+    for of, one, share in zip(kinds, groups, shares, strict=True):
+        of_kinds, left = zip(*(law.given(one.centred, common, spread) for law, _ in of), strict=True)
+        mean = np.einsum("kt,kte->te", share, of_kinds)
+        apart = (np.array(of_kinds) - mean) ** 2 + np.array(left)[:, None, :]
+        means.append((_MEAN + mean).ravel())
+        variances.append(np.einsum("kt,kte->te", share, apart).ravel())
     return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
 
 
 def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Floats]:
     """Return `posterior` of the winner of a private selection of so many candidates on average."""
     weights, means, variances = [], [], []
-    for v, w in product(_TRIAL_STDS, _CURVE_STDS):
-        evidence, level_means, variance, below = _at_levels(curve, v, w)
-        density = np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
+    for v, w, (jump, odds) in product(_TRIAL_STDS, _CURVE_STDS, curve.jumps):
+        evidence, level_means, variance, below = _at_levels(curve, v, w, jump)
+        density = odds * np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
         weights.append(density)
         means.append(level_means)
         variances.append(np.broadcast_to(variance, level_means.shape))
@@ -143,9 +174,11 @@ def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Fl
     return middle, weight @ (variance + (mean - middle) ** 2)
 
 
-def _at_levels(curve: TrialScores, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
-    """Return, given both deviations, log evidence, means by level, variances, and F by level."""
-    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, *curve.own_variances)
+def _at_levels(
+    curve: TrialScores, trial_std: float, curve_std: float, jump_std: float
+) -> tuple[float, Floats, Floats, Floats]:
+    """Return, given the deviations, log evidence, means by level, variances, and F by level."""
+    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, jump_std, *curve.own_variances)
     spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
     centred = curve.scores - _MEAN
     weighed = law.inverse @ centred
@@ -194,12 +227,15 @@ class _Law:
 
 
 @lru_cache(maxsize=4096)
-def _law(s: tuple[float, ...], trial_std: float, curve_std: float, variance: float, own_sampling: float) -> _Law:
+def _law(
+    s: tuple[float, ...], trial_std: float, curve_std: float, jump_std: float, variance: float, own_sampling: float
+) -> _Law:
     """Return the law of trials that are scored at these moments: the same for all of them."""
     moments = np.array(s)
     design = np.column_stack([moments**power for power in range(len(_TREND_STDS))])
     squares = moments**2
-    signal = trial_std**2 + curve_std**2 * np.minimum(squares[:, None], squares[None, :])
+    flat, jumping = (np.minimum(one[:, None], one[None, :]) for one in (squares, np.exp(moments)))
+    signal = trial_std**2 + curve_std**2 * flat + jump_std**2 * jumping
     inverse = np.linalg.inv(signal + variance * np.eye(len(s)) + own_sampling)
     gain = signal @ inverse
     return _Law(
