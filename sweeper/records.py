@@ -310,6 +310,9 @@ class NoisyScores:
 ScoreErrors = Mapping[str, tuple[float, float]]
 """By name of a score: the standard deviation of its noise, and of how many rows a share has its sampling error."""
 
+ERROR_RULES = 1
+"""By which rules this version computes the errors of scores by class; see `sweeper.store.older_scores`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Point:
@@ -338,6 +341,7 @@ class Point:
     # of noisy scores whose errors depend on what was released; of the others the plan of the trial knows them
     errors: Annotated[ScoreErrors | None, WHEN_KNOWN] = None
     test_errors: Annotated[ScoreErrors | None, WHEN_KNOWN] = None  # likewise of test numbers
+    error_rules: Annotated[int | None, WHEN_KNOWN] = None  # `ERROR_RULES` of these errors; none of earlier versions
     # present where values and test numbers are estimates from noisy scores
     noisy: Annotated[NoisyScores | None, WHEN_KNOWN] = None
 

@@ -23,7 +23,7 @@ from sweeper.pareto.dominance import Box, front_mask, hypervolume
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
-from sweeper.records import Objective, Point, Trial
+from sweeper.records import ERROR_RULES, Objective, Point, Trial
 from sweeper.results.display import front_in_html, front_in_words
 from sweeper.results.exporters import draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
@@ -166,7 +166,8 @@ def parse_front(content: Mapping[str, Any], path: str, *, whole: bool = True) ->
 def says_older(content: Mapping[str, Any]) -> bool:
     """Whether the content of a ``front.json`` may say what this version says otherwise: it has to be parsed."""
     try:
-        errors = any("errors" in point or "test_errors" in point for point in content["points"])
+        noisy = [point for point in content["points"] if "errors" in point or "test_errors" in point]
+        errors = any(point.get("error_rules") != ERROR_RULES for point in noisy)
         return errors or bool(content["claim"].get("steered"))
     except (KeyError, TypeError, AttributeError):
         return True

@@ -5,7 +5,8 @@ half of the rows nothing is known of these, of a class that may have less than o
 and an AUROC is known no better than by the rows of the smaller class (`clipless.privacy.class_scores`). Versions that
 did not know recorded narrow errors, from which intervals followed that did not hold the truth. Both show in what stands
 beside: the noise of the accuracy, which is that of each number of the release, and how many rows a recall is said to be
-of. What this version records says the same already and stays as it is.
+of. Of the mean of several releases that shows what may be so, hence errors of other rules are never stated smaller than
+they were, and what this version records says so (``error_rules``) and stays as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from clipless.privacy.class_scores import (
     leaves_no_sizes,
     rows_of_balanced,
 )
-from sweeper.records import Interval, Point, ScoreErrors
+from sweeper.records import ERROR_RULES, Interval, Point, ScoreErrors
 from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows, recall_text
 
 _NOTHING_KNOWN = (0.0, 1.0)  # the interval of such a score
@@ -35,6 +36,8 @@ def restate(point: Point) -> Point:
 
     Where it has intervals already, those of scores whose errors were too small hold every share.
     """
+    if point.error_rules == ERROR_RULES:
+        return point
     noisy = point.noisy
     repeats = max(map(len, point.repeats.values()), default=1)
     values, tests = point.values, point.test or {}
@@ -47,7 +50,7 @@ def restate(point: Point) -> Point:
     if noisy is not None:
         intervals, tested = _widened(noisy.intervals, changed), _widened(noisy.test_intervals, tests_changed)
         noisy = replace(noisy, intervals=intervals, test_intervals=tested)
-    return replace(point, errors=errors, test_errors=test_errors, noisy=noisy)
+    return replace(point, errors=errors, test_errors=test_errors, noisy=noisy, error_rules=ERROR_RULES)
 
 
 def _differing(before: ScoreErrors | None, now: ScoreErrors | None) -> list[str]:
@@ -83,7 +86,7 @@ def _restated(errors: ScoreErrors | None, values: Mapping[str, float], repeats: 
     if BALANCED in found and doubted:
         sizes = np.array([found[name][1] for name in recalls])
         of_rows = rows_of_balanced(np.array([values[name] for name in recalls]), sizes)
-        found[BALANCED] = (found[BALANCED][0], of_rows)
+        found[BALANCED] = (found[BALANCED][0], min(of_rows, found[BALANCED][1]))
     return found
 
 

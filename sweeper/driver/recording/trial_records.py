@@ -12,6 +12,7 @@ from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive, front_mask
 from sweeper.privacy.claims import Claim
 from sweeper.records import (
+    ERROR_RULES,
     ClassCounts,
     ConfigValues,
     Objective,
@@ -185,7 +186,8 @@ class TrialRecords:
     ) -> None:
         """Record the test numbers of a front point, by class too where that may leave, or with released curves."""
         tested = replace(point, test=dict(scores), classes=classes, curves=curves, test_errors=errors)
-        self._save_points(replace(tested, smoothed=smoothed))
+        rules = ERROR_RULES if errors else point.error_rules
+        self._save_points(replace(tested, smoothed=smoothed, error_rules=rules))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
@@ -297,6 +299,7 @@ def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point,
         repeats=row.repeats,
         model=row.model,
         errors=row.errors,
+        error_rules=ERROR_RULES if row.errors else None,
     )
     epsilon = {name: value for name, value in row.values.items() if name == "epsilon"}
     free = []

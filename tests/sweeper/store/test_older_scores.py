@@ -9,7 +9,7 @@ import torch
 from clipless.privacy.class_scores import NoiseSlopes, ScoreError, ScoreForm, release_class_scores, rows_of_balanced
 from clipless.testing import SeededSource
 from sweeper.adapters import dump
-from sweeper.records import NoisyScores, Point
+from sweeper.records import ERROR_RULES, NoisyScores, Point
 from sweeper.specification.objectives import AUROC, BALANCED, recall_name
 from sweeper.store.older_scores import restate
 from sweeper.store.sweep_folder import SweepFolder
@@ -85,6 +85,22 @@ def test_repeats_of_this_version_stay_as_they_are(noise):
 
 
 @pytest.mark.parametrize("form", [HITS, ORDER, BOTH, MANY], ids=["hits", "order", "both", "classes"])
+@pytest.mark.parametrize("noise", [0.6, 2.5, 30.0])
+def test_what_says_whose_rules_it_follows_stays_as_it_is_and_no_error_of_repeats_gets_smaller(form, noise):
+    changed = 0
+    for seed, rows_of_class in enumerate((2, 4, 8, 60, 100) * 3):
+        point = point_of(*(release(form, noise, rows_of_class, 100 * seed + i) for i in range(5)), old=False)
+        marked = replace(point, error_rules=ERROR_RULES)
+        assert restate(marked) is marked
+        found = restate(point)
+        changed += found is not point
+        for name, (std, rows) in point.errors.items():
+            assert found.errors[name][0] >= std
+            assert found.errors[name][1] <= rows
+    assert changed or noise > 2.5 or form == HITS, "these look like those of earlier versions"
+
+
+@pytest.mark.parametrize("form", [HITS, ORDER, BOTH, MANY], ids=["hits", "order", "both", "classes"])
 @pytest.mark.parametrize(("noise", "rows_of_class"), [(0.1, 0), (0.1, 1), (0.1, 40), (20.0, 60), (101.0, 60), (1e3, 0)])
 def test_errors_of_earlier_versions_are_those_of_this_one(form, noise, rows_of_class):
     for seed in range(6):
@@ -121,6 +137,7 @@ def test_intervals_that_were_too_narrow_hold_every_share():
         assert intervals == narrow | {AUROC: (0.0, 1.0)}
     assert found.values == estimated.values
     assert restate(found) is found
+    assert found.error_rules == ERROR_RULES
 
 
 def test_a_folder_of_an_earlier_version_is_read_so(tmp_path):

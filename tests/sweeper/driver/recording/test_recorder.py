@@ -11,13 +11,14 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.spending import SpendingRecord
+from sweeper.driver.recording.trial_records import points_of
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.planning.make import plan_of_records
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import drawn_by, price
 from sweeper.privacy.spending._composition import Composition
 from sweeper.privacy.spending.filter import Filter
-from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
+from sweeper.records import ERROR_RULES, Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
@@ -560,6 +561,16 @@ def test_test_numbers_are_added_to_a_point(kept, plan_row):
     (point,) = kept.recorder.records.archive.points
     kept.recorder.records.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
+
+
+@pytest.mark.parametrize("of_validation", [True, False])
+def test_errors_of_scores_say_by_which_rules_they_were_computed(kept, of_validation):
+    """Without that, means of several releases look as if an earlier version had recorded them."""
+    row = EpochRow(epoch=1, values={"epsilon": 1.0, "accuracy": 0.4}, errors={"accuracy": (0.1, 80.0)})
+    (point,) = points_of("t0001", row if of_validation else replace(row, errors=None), None)
+    assert point.error_rules == (ERROR_RULES if of_validation else None)
+    kept.recorder.records.add_test(point, {"accuracy": 0.4}, errors={"accuracy": (0.1, 80.0)})
+    assert kept.recorder.records.points[point.key].error_rules == ERROR_RULES
 
 
 def first_driver(kept, trials=1):
