@@ -21,7 +21,7 @@ from sweeper.errors import SweeperError, public_sentence
 from sweeper.service.mcp.callers import AppCaller, Caller
 from sweeper.service.mcp.tools import TOOLS, Tool
 from sweeper.service.telemetry import LOGGER, where
-from sweeper.store.jsonl import to_text
+from sweeper.store.jsonl import plain, to_text
 
 PATH = "/mcp"
 INSTRUCTIONS = (
@@ -78,7 +78,7 @@ async def call(tool: Tool[Any], caller: Caller, arguments: dict[str, Any]) -> Ca
     except Exception as error:
         LOGGER.error("tool failed", extra={"fields": {"tool": tool.name, "failure": where(error)}})
         return _failure(INTERNAL)
-    content = answer.model_dump(mode="json")
+    content = plain(answer.model_dump(mode="json"))  # the protocol would send null for what is infinite
     return CallToolResult(content=[_text(to_text(content))], structured_content=content)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import jsonschema
 import pytest
 
 from clipless.errors import DataError
@@ -196,7 +197,7 @@ def test_an_error_that_was_not_raised_on_purpose_is_not_told(caplog):
     assert told("list_sweeps", {}, RecordError("two\nlines")) == "two lines"
 
 
-def test_the_text_of_an_answer_is_json_that_everybody_reads_also_of_an_infinite_epsilon():
+def test_an_answer_and_its_text_are_json_that_everybody_reads_also_of_an_infinite_epsilon():
     async def work(_caller, _asked):
         return ShownTrials(price={}, total=1, trials=[{"trial": "t0001", "epsilon": math.inf}])
 
@@ -205,6 +206,8 @@ def test_the_text_of_an_answer_is_json_that_everybody_reads_also_of_an_infinite_
     text = result.content[0].text
     found = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert found["trials"] == [{"trial": "t0001", "epsilon": "Infinity"}]
+    assert result.structured_content == found, "of which the protocol would make null"
+    jsonschema.validate(json.loads(result.model_dump_json())["structured_content"], tool.answer.model_json_schema())
 
 
 def test_an_answer_of_another_kind_is_no_answer():
