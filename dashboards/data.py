@@ -142,9 +142,9 @@ class SweepData:
 
     def may_beat_constant(self, point: Point, name: str) -> bool:
         """Whether a score beats the majority-class baseline, or a noisy one may: its interval reaches beyond it."""
-        constant = self.result.claim.baselines.constant(name)
+        ends = self.result.claim.baselines.ends(name)
         _, most = point.interval(name) or (nan, point.values.get(name, nan))
-        return constant is None or most > constant
+        return ends is None or most > ends[0]
 
     def doubt(self, point: Point) -> str:
         """Say that a point may be no better in the utility than a constant prediction, empty where it is."""

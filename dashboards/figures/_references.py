@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import Theme
-from dashboards.text import show
+from dashboards.text import in_parentheses, show
 from sweeper.privacy.baselines import Baselines, MajoritySource
+from sweeper.records import Interval
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
@@ -27,6 +28,7 @@ class Reference:
 
     words: str
     value: float
+    interval: Interval | None = None  # of a value that is known with noise
 
 
 def references(data: SweepData, name: str) -> tuple[Reference, ...]:
@@ -48,7 +50,11 @@ def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]
     has_counted = baselines.rows and baselines.majority_source in (MajoritySource.ROWS, None)
     how = _ON_VALIDATION if has_counted else _KNOWN_FROM.get(baselines.majority_source, "")
     how = how if "validation" in baselines.majority else ", at least"
-    return () if constant is None else (Reference(_CONSTANT.get(name, f"majority class{how}"), constant),)
+    ends = baselines.ends(name)
+    if constant is None or ends is None:
+        return ()
+    interval = ends if ends[0] < ends[1] else None
+    return (Reference(_CONSTANT.get(name, f"majority class{how}"), constant, interval),)
 
 
 def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference, ...], name: str, theme: Theme) -> None:
@@ -58,6 +64,6 @@ def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference,
     for one in lines:
         figure.add_hline(y=one.value, line=line)  # those beyond the axis are there for who zooms out
         if low <= one.value <= high:
-            text = f"{one.words}: {show(name, one.value)}"
+            text = f"{one.words}: {show(name, one.value)}{in_parentheses(name, one.interval)}"
             text = text.replace(_ON_VALIDATION, "") if info.narrow else text
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=text))

@@ -55,11 +55,11 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
 def _left_out(data: SweepData) -> str | None:
     """Say how many points the table leaves out because the majority-class baseline is as good; None without any."""
     count = len(data.front_points) - len(data.useful_points)
-    constant = data.result.claim.baselines.constant(data.utility)
-    if not count or constant is None:
+    ends = data.result.claim.baselines.ends(data.utility)
+    if not count or ends is None:
         return None
     points = "1 point of the front is" if count == 1 else f"{count} points of the front are"
-    reached = f"{data.utility} {show(data.utility, constant)}"
+    reached = f"{'at least ' * (ends[0] < ends[1])}{data.utility} {show(data.utility, ends[0])}"
     end = " even at the upper end of its interval" if any(p.interval(data.utility) for p in data.front_points) else ""
     return (
         f" {points} left out: no better{end} than the majority-class baseline, which reaches {reached}. "

@@ -9,10 +9,12 @@ its training rows: none is computed here, the one that a spec gives is taken as 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import hypot, sqrt
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
-from sweeper.records import ClassCounts
+from sweeper.records import ClassCounts, Interval
 from sweeper.specification.objectives import (
     AUROC,
     BALANCED,
@@ -36,6 +38,7 @@ class MajoritySource(enum.StrEnum):
     SKETCH = "sketch"  # counts of a private sketch of the training rows
 
 
+_LEAST_TOTAL = 3.0  # times the noise of a sum of counts, below which nothing is known of shares
 _RARE = 0.85  # share of the most frequent class from which accuracy says little
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
@@ -48,6 +51,7 @@ class Baselines:
     # share of the rows that are of the most frequent class, by split: of private rows as declared or sketched, or none
     majority: Mapping[str, float] = field(default_factory=dict)
     majority_source: MajoritySource | None = None  # None where no share is known, and in earlier records
+    majority_interval: Interval | None = None  # 95 %, of a share that is known with noise
     # rows by split, or privacy units of several rows: a public number, of private ones too
     rows: Mapping[str, int] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
@@ -81,11 +85,14 @@ class Baselines:
 
     def with_sketch(self, sketch: "Sketch | None") -> "Baselines":
         """Return them with the share of the most frequent class in a private sketch, where no other is known."""
-        counts = [max(sums[0], 0.0) for sums in (() if sketch is None else sketch.sums)]
-        if self.majority or not sum(counts) > 0.0:
+        if sketch is None or self.majority:
+            return self
+        counts = [max(sums[0], 0.0) for sums in sketch.sums]
+        if not sum(counts) > 0.0:
             return self
         shares = dict.fromkeys(("validation", "test"), max(counts) / sum(counts))
-        return replace(self, majority=shares, majority_source=MajoritySource.SKETCH)
+        interval = _largest_share(counts, sketch.event.noise_multiplier, self.rows.get("validation", 0))
+        return replace(self, majority=shares, majority_source=MajoritySource.SKETCH, majority_interval=interval)
 
     @property
     def public_facts(self) -> tuple[str, ...]:
@@ -108,6 +115,17 @@ class Baselines:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))
 
+    def ends(self, name: str, split: str = "validation") -> Interval | None:
+        """Return the ends of what a constant prediction reaches, one number twice where it is known without noise.
+
+        A score is no better for sure below the first, and better beyond the second.
+        """
+        reached = self.constant(name, split)
+        if reached is None or self.majority_interval is None or name in (AUROC, BALANCED):
+            return None if reached is None else (reached, reached)
+        low, high = self.majority_interval
+        return min(low, reached), max(high, reached)
+
     def in_words(self, name: str, split: str = "validation") -> str:
         """Return what a constant prediction reaches on rows of a split, empty where that is not known.
 
@@ -120,6 +138,9 @@ class Baselines:
             return ""
         least = "" if known in self.majority or name in (AUROC, BALANCED) else "at least "
         rows = f" on {known} rows" if known in self.majority and name not in (AUROC, BALANCED) else ""
+        low, high = self.ends(name, known) or (reached, reached)
+        if low < high:
+            return f"the majority-class baseline reaches {reached:.3f} [{low:.3f}, {high:.3f}], by the private sketch"
         return f"the majority-class baseline reaches {least}{reached:.3f}{rows}"
 
     def advice(self, objectives: Iterable[str]) -> str:
@@ -140,6 +161,28 @@ class Baselines:
             f"Accuracy says little here: the majority-class baseline reaches {share:.3f}. "
             f"Use search.objectives: [epsilon, {better}]."
         )
+
+
+def _largest_share(counts: Sequence[float], noise: float, rows: int) -> Interval:
+    """Return the 95 % interval of the share of the most frequent class, by counts with noise of this deviation.
+
+    The ends of all classes hold together (Bonferroni): the largest share lies between the largest of both. Its sampling
+    error is that of so many rows, if any.
+    """
+    total, classes = sum(counts), len(counts)
+    if total < _LEAST_TOTAL * noise * sqrt(classes):
+        return 1 / classes, 1.0
+    z = NormalDist().inv_cdf(1.0 - 0.025 / classes)
+    lows, highs = [], []
+    for count in counts:
+        share = count / total
+        half = z * hypot(
+            noise / total * sqrt((1.0 - share) ** 2 + (classes - 1) * share**2),
+            sqrt(share * (1.0 - share) / rows) if rows else 0.0,
+        )
+        lows.append(share - half)
+        highs.append(share + half)
+    return max(*lows, 1 / classes), min(max(highs), 1.0)
 
 
 def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:

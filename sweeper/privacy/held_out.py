@@ -45,16 +45,17 @@ def doubt(point: Point, name: str, claim: Claim) -> str:
     """Say that the score shown first is no better than a constant prediction, or perhaps not; empty where it is."""
     shown = shown_score(point, name, claim)
     majority = claim.baselines.majority
-    reached = claim.baselines.constant(name, shown.split if shown.split in majority else "validation")
+    reached = claim.baselines.ends(name, shown.split if shown.split in majority else "validation")
     if reached is None or shown.value != shown.value:
         return ""
     what = "chance" if name in (AUROC, BALANCED) else "always predicting the most frequent class"
     on_rows = f"On {shown.split} rows this model is"
     low, high = shown.interval or (shown.value, shown.value)
-    if max(shown.value, high) <= reached:
+    if max(shown.value, high) <= reached[0]:
         return f"{on_rows} no better in {name} than {what}"
-    if min(shown.value, low) <= reached:
-        return f"{on_rows} perhaps no better in {name} than {what}, which lies within the 95 % interval"
+    if min(shown.value, low) <= reached[1]:
+        how = "which lies within the 95 % interval" if reached[0] == reached[1] else "as far as noise lets tell"
+        return f"{on_rows} perhaps no better in {name} than {what}, {how}"
     return ""
 
 

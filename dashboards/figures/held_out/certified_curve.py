@@ -11,7 +11,7 @@ from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo, Outline
-from dashboards.text import show
+from dashboards.text import in_parentheses, show
 from sweeper.records import Point, ReleasedCurves
 
 _TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
@@ -52,7 +52,10 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _note(info: LinesInfo) -> str:
-    constant = [f"dotted: {one.words}, {show('accuracy', one.value)}" for one in info.constant]
+    constant = [
+        f"dotted: {one.words}, {show('accuracy', one.value)}{in_parentheses('accuracy', one.interval)}"
+        for one in info.constant
+    ]
     return "; ".join([_STEPS, *constant])
 
 

@@ -413,11 +413,11 @@ def closing_summary(
 
 def _below(point: Point, objective: Objective | None, claim: Claim | None) -> str:
     """Mark a point whose shown score lies below what a constant prediction reaches."""
-    reached = None if claim is None or objective is None else claim.baselines.constant(objective.name)
-    if objective is None or reached is None:
+    ends = None if claim is None or objective is None else claim.baselines.ends(objective.name)
+    if objective is None or ends is None:
         return ""
-    value, interval = point.values.get(objective.name, reached), point.interval(objective.name)
-    return ", below the baseline" if (value if interval is None else interval[1]) < reached else ""
+    value, interval = point.values.get(objective.name, ends[0]), point.interval(objective.name)
+    return ", below the baseline" if (value if interval is None else interval[1]) < ends[0] else ""
 
 
 def _best(progress: SweepProgress, named: Sequence[Highlight], claim: Claim) -> list[str]:

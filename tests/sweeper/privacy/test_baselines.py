@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from math import sqrt
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +15,9 @@ from sweeper.errors import SpecError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.baselines import Baselines, warning
 from sweeper.privacy.claims import Claim
-from sweeper.records import ClassCounts
+from sweeper.privacy.held_out import doubt
+from sweeper.records import ClassCounts, NoisyScores, Point
+from sweeper.results import estimates
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
 
@@ -67,6 +71,14 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     assert found.constant("accuracy") == found.constant("accuracy", "test") == 0.75
     assert found.constant("balanced_accuracy") == pytest.approx(1 / 3)
     assert found.majority_source == "sketch"
+    low, high = found.ends("accuracy")
+    assert (low, high) == pytest.approx((0.75 - 0.0326, 0.75 + 0.0326), abs=1e-4)
+    assert found.in_words("accuracy", "test").endswith("reaches 0.750 [0.717, 0.783], by the private sketch")
+    assert found.ends("balanced_accuracy") == (1 / 3, 1 / 3)
+    few = replace(found, majority={}, rows={"validation": 40}).with_sketch(sketch)
+    assert few.ends("accuracy")[0] < 0.6, "whose own classes may be others"
+    noisy = replace(sketch, event=replace(event, noise_multiplier=100.0))
+    assert replace(found, majority={}).with_sketch(noisy).ends("accuracy") == (1 / 3, 1.0)
     declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
     assert declared.with_sketch(sketch) == declared
     assert found.with_sketch(None) == found
@@ -163,3 +175,23 @@ def test_the_majority_is_of_units_whose_rows_share_the_weight_of_one():
     data = data_with(Evaluation.PUBLIC, (1, 1, 1, 1, 0, 0))
     units = Split(data.test.x, data.test.y, torch.tensor([0, 4, 5, 6]))
     assert Baselines.of(replace(data, validation=units)).majority["validation"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("shares", [(0.65, 0.35), (0.4, 0.2, 0.2, 0.2), (1 / 6,) * 6], ids=["two", "four", "alike"])
+def test_the_interval_of_a_sketched_share_holds_it_and_no_constant_model_is_called_better(shares):
+    rng, held, certain = np.random.default_rng(3), [], []
+    event = PoissonGaussian(noise_multiplier=16.0, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
+    claim = Claim.about(load("digits").metadata, 1000, delta=1e-5)
+    baselines = Baselines(classes=tuple(map(str, shares)), rows={"validation": 230, "test": 230})
+    for _ in range(400):
+        counts = rng.multinomial(1000, shares) * sqrt(0.1) + event.noise_multiplier * rng.normal(size=len(shares))
+        known = baselines.with_sketch(Sketch(event=event, sums=tuple((float(one),) for one in counts)))
+        low, high = known.ends("accuracy")
+        held.append(low <= max(shares) <= high)
+        seen = rng.binomial(230, max(shares)) / 230 + 0.036 * rng.normal()
+        score, interval = estimates.share(seen, 0.036**2, 230)
+        noisy = NoisyScores(is_final=True, released={}, intervals={"accuracy": interval})
+        point = Point(trial="t0001", epoch=1, values={"accuracy": score}, noisy=noisy)
+        certain.append("perhaps" not in doubt(point, "accuracy", replace(claim, baselines=known)))
+    assert np.mean(held) >= 0.95
+    assert np.mean(certain) <= 0.05
