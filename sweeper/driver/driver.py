@@ -45,7 +45,7 @@ from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.settings import AuditEffort
 from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.jsonl import replace_file
-from sweeper.store.manifest import told_spec
+from sweeper.store.manifest import draw_id, told_spec
 from sweeper.store.requests import Requests, stopped_in_words
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -137,6 +137,8 @@ class SweepRun:
 
         A resumed sweep is said to run once nothing can fail any more: until then it stands as it ended.
         """
+        is_first = self._selected is None
+        self._id = draw_id() if is_first and not self._resumed else self._folder.read_manifest().id
         try:
             if not self._resumed:
                 self._describe(SweepStatus.RUNNING)
@@ -154,6 +156,7 @@ class SweepRun:
             self._folder.path,
             self._plan.name,
             uri=self._options.tracking,
+            id_=self._id,
             params=told_spec(self._plan.spec.values) if not self._resumed else {},
             tags=tags | {"sweeper.spec_hash": self._plan.spec.digest},
             waits=True,
@@ -178,7 +181,6 @@ class SweepRun:
         self._note_enqueued(self._requests.earlier)
         if self._selected is None:
             self._recorder.spending.enter_budget()
-        is_first = self._selected is None
         self._rehearsals = open_rehearsals(self._plan, self._folder, self._tracker) if is_first else None
         if self._selected is not None:
             self._recorder.records.track_ended()
@@ -426,7 +428,7 @@ class SweepRun:
 
     def _describe(self, status: SweepStatus, reason: str = "") -> None:
         folder = self._folder
-        folder.write_manifest(manifest_of(self._plan, self._options, folder, status, reason))
+        folder.write_manifest(manifest_of(self._plan, self._options, folder, status, reason, id_=self._id))
 
     def _progress(self) -> SweepProgress:
         elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals

@@ -90,9 +90,9 @@ def with_recorded(options: Options, manifest: Manifest) -> Options:
 
 
 def manifest_of(
-    plan: SweepPlan, options: Options, folder: SweepFolder, status: SweepStatus, reason: str = ""
+    plan: SweepPlan, options: Options, folder: SweepFolder, status: SweepStatus, reason: str = "", *, id_: str | None
 ) -> Manifest:
-    """Return what ``sweep.json`` says of a run."""
+    """Return what ``sweep.json`` says of a run of the sweep with this id."""
     spec = plan.spec
     return Manifest(
         name=plan.name,
@@ -112,4 +112,5 @@ def manifest_of(
         cluster=options.cluster,
         storage=options.storage,
         page=options.page,
+        id=id_,
     )

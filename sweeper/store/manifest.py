@@ -4,6 +4,7 @@
 than the first version. A folder of another format is refused in one sentence.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,8 @@ class Manifest:
     cluster: str | None = None
     storage: str | None = None  # URL through which its nodes exchanged files
     page: str | None = None  # address of its live page, to which runs and alerts link
+    # drawn when the sweep began, and kept from then on; ``None`` for sweeps of earlier versions
+    id: Annotated[str | None, WHEN_KNOWN] = None
     # where the folder of a private selection that has not ended was made, ``None`` for all others
     selecting: Annotated[str | None, WHEN_KNOWN] = None
 
@@ -97,6 +100,11 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; the mark of a private selection is there only while it runs."""
         return {"format": FORMAT, **dump(self)}
+
+
+def draw_id() -> str:
+    """Return a random id for a sweep that begins, which nothing about the sweep follows from."""
+    return secrets.token_hex(16)
 
 
 def _without_law(spec: Mapping[str, object], source: str) -> Mapping[str, object]:

@@ -31,7 +31,7 @@ EXPLORATORY_TAG = "sweeper.exploratory"
 
 def destination_of(folder: Path, manifest: Manifest) -> Destination:
     """Return where the runs of the sweep in a folder went."""
-    return Destination.of(folder, manifest.name, manifest.tracking)
+    return Destination.of(folder, manifest.name, manifest.tracking, manifest.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _trial(data: Any) -> LoggedTrial:
 def find_runs(client: "MlflowClient", wanted: Destination) -> dict[str | None, str]:
     """Return the runs of a sweep by trial, ``None`` for the sweep's own."""
     experiment = client.get_experiment_by_name(wanted.experiment)
-    return {} if experiment is None else runs_by_trial(client, experiment.experiment_id, wanted.sweep)
+    return {} if experiment is None else runs_by_trial(client, experiment.experiment_id, wanted)
 
 
 def set_tags(wanted: Destination, trial: str, tags: Mapping[str, str]) -> None:
@@ -115,7 +115,7 @@ def delete_runs(wanted: Destination) -> int:
 def _find_rehearsals(client: "MlflowClient", wanted: Destination) -> Iterator[str]:
     experiment = client.get_experiment_by_name(wanted.experiment)
     if experiment is not None:
-        yield from runs_by_rehearsal(client, experiment.experiment_id, wanted.sweep).values()
+        yield from runs_by_rehearsal(client, experiment.experiment_id, wanted).values()
 
 
 def _refuse_no_store(wanted: Destination) -> None:

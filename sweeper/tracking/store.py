@@ -1,6 +1,7 @@
 """An MLflow store: where the runs of a sweep go, and how its rows are told to it.
 
-Runs are found or created by their tags, so that nothing is written twice when rows come again.
+Runs are found or created by their tags, so that nothing is written twice when rows come again. Those of one sweep have
+its id and the name of its folder: sweeps that begin at one moment may have one name, and a copy has the same id.
 """
 
 import contextlib
@@ -44,7 +45,8 @@ ARTIFACTS_NAME = "mlflow-artifacts"
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # what MLflow's page then shows: trainings
 DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here uses
 
-SWEEP_TAG = "sweeper.sweep"
+SWEEP_TAG = "sweeper.sweep"  # the name of the folder
+ID_TAG = "sweeper.sweep_id"  # which runs of earlier versions have not
 TRIAL_TAG = "sweeper.trial"
 REHEARSAL_TAG = "sweeper.rehearsal"  # of the runs that are none of a trial
 PARENT_TAG = "mlflow.parentRunId"
@@ -68,15 +70,22 @@ class Destination:
 
     uri: str  # any MLflow tracking URI
     experiment: str
-    sweep: str  # what tells this sweep's runs from others: the name of its folder
+    sweep: str  # the name of its folder
     artifacts: str | None = None  # URI of the folder for a new experiment's artifacts; the server decides if ``None``
+    id: str | None = None  # of the sweep, ``None`` for one of an earlier version
 
     @classmethod
-    def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":
+    def of(cls, folder: Path, experiment: str, uri: str | None = None, id_: str | None = None) -> "Destination":
         """Return the destination of a sweep folder: the given URI, or the SQLite store of all sweeps beside it."""
         folder = folder.resolve()
         uri = uri or f"sqlite:///{own_store(folder)}"
-        return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri))
+        return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri), id=id_)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every run of the sweep."""
+        own = {} if self.id is None else {ID_TAG: self.id}
+        return {SWEEP_TAG: self.sweep, **own, "mlflow.source.name": "sweeper"}
 
 
 def own_store(folder: Path) -> Path:
@@ -144,8 +153,8 @@ class Store:
                 if experiment
                 else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
-        self.run_ids |= runs_by_trial(client, self._experiment, wanted.sweep)
-        self._rehearsals |= runs_by_rehearsal(client, self._experiment, wanted.sweep)
+        self.run_ids |= runs_by_trial(client, self._experiment, wanted)
+        self._rehearsals |= runs_by_rehearsal(client, self._experiment, wanted)
         self._client = client
         return client
 
@@ -154,8 +163,7 @@ class Store:
     ) -> str:
         """Return the run of a trial, made if need be; who resumes a sweep has not made its runs."""
         if trial not in self.run_ids:
-            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
-            tags |= {USER_TAG: user} if user else {}
+            tags = self._destination.tags | ({USER_TAG: user} if user else {})
             if trial is not None:
                 tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, None, at)}
             run = client.create_run(self._experiment, at, tags, run_name=name or trial or self._destination.sweep)
@@ -204,7 +212,7 @@ class Store:
                 if id_ == REHEARSALS
                 else self._rehearsal_run(client, REHEARSALS, row, REHEARSALS)
             )
-            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
+            tags = self._destination.tags
             tags |= {REHEARSAL_TAG: id_, PARENT_TAG: above}
             tags |= {USER_TAG: row.tags[USER_TAG]} if USER_TAG in row.tags else {}
             self._rehearsals[id_] = client.create_run(self._experiment, row.at, tags, run_name=name).info.run_id
@@ -263,16 +271,22 @@ class Store:
                 self.refused.append(one_line(error))
 
 
-def runs_by_trial(client: "MlflowClient", experiment: str, sweep: str) -> dict[str | None, str]:
+def runs_by_trial(client: "MlflowClient", experiment: str, wanted: Destination) -> dict[str | None, str]:
     """Return the runs of a sweep by trial, ``None`` for the sweep's own; those of rehearsals are not among them."""
-    runs = every_run(client, experiment, f"tags.`{SWEEP_TAG}` = '{sweep}'")
+    runs = _runs_of_sweep(client, experiment, wanted)
     return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs if REHEARSAL_TAG not in run.data.tags}
 
 
-def runs_by_rehearsal(client: "MlflowClient", experiment: str, sweep: str) -> dict[str, str]:
+def runs_by_rehearsal(client: "MlflowClient", experiment: str, wanted: Destination) -> dict[str, str]:
     """Return the runs of a sweep's rehearsals by configuration, and that above them all under `REHEARSALS`."""
-    query = f"tags.`{SWEEP_TAG}` = '{sweep}' AND tags.`{REHEARSAL_TAG}` LIKE '%'"
-    return {run.data.tags[REHEARSAL_TAG]: run.info.run_id for run in every_run(client, experiment, query)}
+    runs = _runs_of_sweep(client, experiment, wanted, f" AND tags.`{REHEARSAL_TAG}` LIKE '%'")
+    return {run.data.tags[REHEARSAL_TAG]: run.info.run_id for run in runs}
+
+
+def _runs_of_sweep(client: "MlflowClient", experiment: str, wanted: Destination, which: str = "") -> list[Any]:
+    """Return the runs of a sweep, and none of another one whose folder has the same name."""
+    runs = every_run(client, experiment, f"tags.`{SWEEP_TAG}` = '{wanted.sweep}'{which}")
+    return [run for run in runs if run.data.tags.get(ID_TAG) == wanted.id]
 
 
 def every_run(client: "MlflowClient", experiment: str, query: str) -> list[Any]:

@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from clipless.datasets import Dataset
 from sweeper.backend.backend import RunSettings
@@ -51,7 +52,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus
 from sweeper.results.front import Front, build_front
 from sweeper.store.lock import driver_lock
-from sweeper.store.manifest import MANIFEST_NAME, Manifest
+from sweeper.store.manifest import MANIFEST_NAME, Manifest, draw_id
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 SELECTING = "selecting privately"
@@ -84,7 +85,7 @@ def run_selection(
         return resume_selection(left, left.read_manifest(secret=True), options, None, give_up=False)
     hidden = left or hide(options.out, options.into)
     with driver_lock(hidden.path):
-        hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
+        hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING, id_=draw_id()))
         try:
             note_rows(hidden.path, data)
             account = _reserve(plan, options, data, hidden, explain)
@@ -177,13 +178,14 @@ def _train_in_secret(
         folder = _select(plan, options, data, hidden, interruption, account)
     else:
         with driver_lock(public.path):
-            public.write_manifest(manifest_of(plan, options, public, SweepStatus.RUNNING, SELECTING))
+            shown = partial(manifest_of, plan, options, public, id_=hidden.read_manifest(secret=True).id)
+            public.write_manifest(shown(SweepStatus.RUNNING, SELECTING))
             _unknown_front(plan).write(public.front)
             try:
                 folder = _select(plan, options, data, hidden, interruption, account)
             finally:
                 if hidden.path.exists():
-                    public.write_manifest(manifest_of(plan, options, public, SweepStatus.INTERRUPTED, WAITING))
+                    public.write_manifest(shown(SweepStatus.INTERRUPTED, WAITING))
     if folder is None:
         raise SelectionWaitsError(waiting(hidden))
     return folder

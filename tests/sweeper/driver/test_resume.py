@@ -55,7 +55,7 @@ def begin(tmp_path):
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
         plan = loaded.plan()
         plan = plan if steering is None else steer_plan(plan, steering)
-        folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED))
+        folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED, id_=None))
         write_input(folder.path, plan.input)
         return SimpleNamespace(spec=spec, loaded=loaded, folder=folder, claim=plan.claim)
 

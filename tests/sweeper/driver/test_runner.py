@@ -4,6 +4,7 @@ Six sweeps are run in all, the fixture ``ran`` among them; three share one Ray, 
 """
 
 import contextlib
+import datetime
 import errno
 import fcntl
 import json
@@ -77,11 +78,15 @@ def small(**changes):
 
 
 def runs(folder):
-    """The runs of a sweep's store: trial, or name of the sweep -> (name, status, tags, metrics by key)."""
-    with contextlib.closing(sqlite3.connect(folder.parent / "mlflow.db")) as store:
+    """The runs of a sweep: trial, or name of the sweep -> (name, status, tags, metrics by key)."""
+    store = folder.parent / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(store if store.exists() else folder.parent.parent / "mlflow.db")) as store:
+        id_ = SweepFolder(folder).read_manifest().id
         found = {}
         for run_id, name, status in store.execute("select run_uuid, name, status from runs").fetchall():
             tags = dict(store.execute("select key, value from tags where run_uuid = ?", [run_id]))
+            if tags.get("sweeper.sweep_id") != id_:
+                continue
             metrics = {}
             for key, step, value in store.execute("select key, step, value from metrics where run_uuid = ?", [run_id]):
                 metrics.setdefault(key, {})[step] = value
@@ -698,6 +703,29 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     assert not agendas[-1].finished
     assert agendas[-1].start()[0] == "t0004"
     assert sweep.manifest().read_spec().trials == 5
+
+
+@pytest.mark.usefixtures("bare", "in_process")
+def test_sweeps_that_begin_at_one_moment_have_runs_of_their_own_and_find_them_again(tmp_path, monkeypatch):
+    """Two of one name, in two folders and one store: the second is exploratory, and the first is extended after it."""
+    now = SimpleNamespace(now=lambda: datetime.datetime(2026, 10, 25, 2, 30))
+    monkeypatch.setattr("sweeper.driver.runner.datetime", SimpleNamespace(datetime=now))
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    search = {"trials": 1, "sampler": "random"}
+    paid, other = (
+        run(small(data={"evaluation": kind}, search=search), Options(out=tmp_path / kind, tracking=uri)).directory
+        for kind in ("public", "exploratory")
+    )
+    assert paid.name == other.name
+    resume(paid, trials=2)
+    found = {sweep: runs(sweep) for sweep in (paid, other)}
+    assert [set(found[sweep]) for sweep in (paid, other)] == [{paid.name, "t0001", "t0002"}, {other.name, "t0001"}]
+    for sweep, marked in ((paid, "false"), (other, "true")):
+        parent, *trials = found[sweep].values()
+        assert {one.tags["sweeper.exploratory"] for one in found[sweep].values()} == {marked}
+        assert parent.tags["sweeper.price"].startswith(f"epsilon {round_up(Sweep(sweep).front().price.epsilon)} ")
+        assert {trial.tags["mlflow.parentRunId"] for trial in trials} == {parent.id}
+    assert found[paid][paid.name].params["data.evaluation"] == "public"
 
 
 def test_a_sweep_that_ended_is_as_it_was_when_it_cannot_be_opened_again(ended, monkeypatch):

@@ -16,6 +16,7 @@ from sweeper.store.manifest import (
     MANIFEST_NAME,
     SELECTING,
     Manifest,
+    draw_id,
     is_marked,
     read_manifest,
     told_spec,
@@ -74,6 +75,19 @@ def test_the_mark_of_a_private_selection_is_written_only_where_there_is_one(tmp_
     write_manifest(tmp_path, replace(MANIFEST, selecting="here"))
     assert is_marked(tmp_path)
     assert read_manifest(tmp_path).selecting == "here"
+
+
+def test_an_id_is_random_and_a_sweep_of_an_earlier_version_has_none(tmp_path):
+    assert len({draw_id() for _ in range(100)}) == 100
+    assert "id" not in MANIFEST.to_json(), "what is written of a sweep of an earlier version is as it was"
+    assert read_manifest_of(tmp_path, MANIFEST.to_json()).id is None
+    drawn = replace(MANIFEST, id=draw_id())
+    assert read_manifest_of(tmp_path, drawn.to_json()) == drawn
+
+
+def read_manifest_of(folder, content):
+    (folder / MANIFEST_NAME).write_text(json.dumps(content))
+    return read_manifest(folder)
 
 
 def test_a_list_of_sweeps_waits_for_no_torch():

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from sweeper.tracking import store as store_module
 from sweeper.tracking.client import delete_runs, find_runs, logged_trials, set_tags
 from sweeper.tracking.names import NAME_TAG, user_tag
 from sweeper.tracking.outbox import Undelivered, stored_rows
-from sweeper.tracking.store import STORE_NAME, Destination, Store, own_store
+from sweeper.tracking.store import STORE_NAME, Destination, Store, own_store, runs_by_rehearsal
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, how_to_look, replay_spool
 
 from ...factories import make_rehearsals
@@ -435,6 +436,82 @@ def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
     mine, others = (runs_of(folder, sweep=Path(each).name)[1] for each in (folder, other))
     assert mine["t0001"].info.experiment_id == others["t0001"].info.experiment_id
     assert mine["t0001"].info.run_id != others["t0001"].info.run_id
+
+
+@pytest.fixture
+def track(folder, tmp_path):
+    """Tell the store of ``folder`` of a trial and a rehearsal of a sweep of that name, and return where."""
+
+    def track(place, id_, *, lies_waiting=False):
+        own = tmp_path / place / folder.name
+        own.mkdir(parents=True, exist_ok=True)
+        tracker = Tracker(own, "digits", uri=f"sqlite:///{folder / STORE_NAME}", id_=id_, waits=True)
+        tracker.start_trial("t0001", {}, {"sweeper.exploratory": place})
+        tracker.end_trial("t0001", TrialStatus.COMPLETED)
+        tracker.rehearsal(join_trainings(make_rehearsals((0.8, 0.5), ()))[0])
+        if not lies_waiting:
+            tracker.deliver()
+        left = tracker.close(timeout_seconds=PATIENCE_SECONDS)
+        assert (left.rows > 0) is lies_waiting
+        return tracker.destination
+
+    return track
+
+
+def runs_at(where):
+    """The runs of a sweep, those of its rehearsals included, which are those that deletion would take."""
+    client = MlflowClient(tracking_uri=where.uri)
+    (found,) = client.search_experiments(filter_string=f"name = '{where.experiment}'")
+    told = runs_by_rehearsal(client, found.experiment_id, where)
+    return {**find_runs(client, where), **told}
+
+
+@pytest.mark.parametrize("ids", [("first", "second"), ("first", None), (None, "first")])
+def test_two_sweeps_of_one_name_and_moment_have_runs_of_their_own(ids, track):
+    """One of them may be of an earlier version, without an id."""
+    one, other = (track(place, id_) for place, id_ in zip(("true", "false"), ids, strict=True))
+    assert one.sweep == other.sweep
+    mine, others = runs_at(one), runs_at(other)
+    assert set(mine) == set(others) == {None, "t0001", "c0001", "rehearsals"}
+    assert not set(mine.values()) & set(others.values())
+    client = MlflowClient(tracking_uri=one.uri)
+    assert [client.get_run(found["t0001"]).data.tags["sweeper.exploratory"] for found in (mine, others)] == [
+        "true",
+        "false",
+    ]
+    set_tags(one, "t0001", {"seen": "yes"})
+    assert "seen" not in client.get_run(others["t0001"]).data.tags
+    assert delete_runs(one) == 4
+    assert runs_at(other) == others
+
+
+@pytest.mark.parametrize("id_", ["first", None])
+def test_a_sweep_that_goes_on_or_was_moved_finds_its_own_runs(id_, track):
+    """One of an earlier version, without an id, by the name of its folder."""
+    before = runs_at(track("here", id_))
+    assert set(before) == {None, "t0001", "c0001", "rehearsals"}
+    assert runs_at(track("here", id_)) == before
+    assert runs_at(track("moved", id_)) == before
+
+
+def test_a_copy_of_another_name_has_runs_of_its_own(track):
+    told = track("here", "first")
+    assert find_runs(MlflowClient(tracking_uri=told.uri), replace(told, sweep="copy")) == {}
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_rows_that_waited_go_to_the_runs_of_their_sweep(older, track, folder, tmp_path):
+    """Those of an earlier version, whose file names no id, to the runs of one without."""
+    other = runs_at(track("other", "second"))
+    where = track("own", None if older else "first", lies_waiting=True)
+    spool = tmp_path / "own" / folder.name / SPOOL_NAME
+    if older:
+        header, *rows = spool.read_text(encoding="utf-8").splitlines()
+        known = {name: value for name, value in json.loads(header).items() if name != "id"}
+        spool.write_text("\n".join([json.dumps(known), *rows]) + "\n", encoding="utf-8")
+    replay_spool(spool)
+    assert set(runs_at(where)) == set(other)
+    assert not set(runs_at(where).values()) & set(other.values())
 
 
 def test_all_sweeps_of_a_folder_share_a_store_and_older_ones_keep_theirs(tmp_path):

@@ -42,10 +42,11 @@ def made(tmp_path):
 
 def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
     public, options = made
-    seen = []
+    seen, ids = [], set()
 
     def look(*_):
         manifest = public.read_manifest()
+        ids.add(manifest.id)
         seen.append((manifest.status, manifest.reason, sorted(path.name for path in public.path.iterdir())))
         assert is_driven(public.path)
         assert Catalog(public.path.parent).names() == (public.path.name,)
@@ -63,6 +64,8 @@ def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
     check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)
     assert "its conditions held" in ended.front.ledger["winner"].statement
     assert public.read_manifest().status is SweepStatus.COMPLETED
+    ids |= {public.read_manifest().id, Calls.told[0][2]["id_"]}
+    assert len(ids - {None}) == len(ids) == 1, "its winner is the run of the sweep that was seen to select"
 
 
 def _live(folder):
@@ -78,6 +81,7 @@ def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
     with pytest.raises(private_run.SelectionWaitsError):
         run_sweep(Spec.from_mapping(SPEC), options)
     manifest = public.read_manifest()
+    assert manifest.id is not None
     assert (manifest.status, manifest.reason) == (SweepStatus.INTERRUPTED, "selects privately, and waits to be resumed")
     assert is_waiting(public.path)
     check_resumable(public.path, SweepStatus.INTERRUPTED, None)
@@ -89,6 +93,7 @@ def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
         check_resumable(public.path, SweepStatus.INTERRUPTED, 9)
     whole.does = {}
     ended = resume_sweep(public.path)
+    assert public.read_manifest().id == Calls.told[0][2]["id_"] == manifest.id
     assert "its conditions held" in ended.front.ledger["winner"].statement
     assert [trial for trial, _ in whole.asked] == [f"t000{n}" for n in range(1, 5)]
     assert not is_waiting(public.path)
