@@ -35,6 +35,7 @@ from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
 from sweeper.papers.files import SPEC_NAME, spec_text
 from sweeper.pareto.dominance import hypervolume_interval
+from sweeper.planning.make import state_resumed
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import ENDED
 from sweeper.records import Scalar, SweepStatus, TrialStatus
@@ -186,6 +187,7 @@ class SweepRun:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
         if self._resumed:
+            self._plan = state_resumed(self._plan, self._data, self._recorder.resumed)
             self._describe(SweepStatus.RUNNING)
 
     @property

@@ -15,7 +15,7 @@ is copied, like rates and numbers of steps, is compared exactly.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, isclose, sqrt
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from sweeper.privacy.card.prices import charged_entries, point_exposure, point_p
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
+from sweeper.privacy.spending._composition import earlier_statement
 from sweeper.rounding import round_up
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import plain, read_object
@@ -85,7 +86,7 @@ def compare_claims(card: CardContent, path: Path) -> Recomputed:
     if false is not None:
         return Recomputed(false)
     stated, delta = dump(card), card.guarantee.delta
-    prices = ledger.answers(delta)
+    prices = _in_words_of(card, ledger.answers(delta))
     if sorted(card.ledger) != sorted(prices):
         answered = ", ".join(sorted(card.ledger)) or "nothing"
         return Recomputed(f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}")
@@ -94,9 +95,19 @@ def compare_claims(card: CardContent, path: Path) -> Recomputed:
     computed = compute_claims(card, event, ledger, prices)
     false = first_difference(stated, computed, tolerance)
     if false is not None:
-        computed = compute_claims(card, event, ledger, ledger.answers(delta, tight=True))
+        computed = compute_claims(card, event, ledger, _in_words_of(card, ledger.answers(delta, tight=True)))
         false = first_difference(stated, computed, tolerance)
     return Recomputed(false, exact=false is None and first_difference(stated, computed) is None)
+
+
+def _in_words_of(card: CardContent, prices: Mapping[str, Price]) -> dict[str, Price]:
+    """Return prices in the words of earlier versions where the card has these."""
+    stated = {question: price.statement for question, price in card.ledger.items()}
+    earlier = {question: earlier_statement(price.statement) for question, price in prices.items()}
+    return {
+        question: replace(price, statement=earlier[question]) if stated.get(question) == earlier[question] else price
+        for question, price in prices.items()
+    }
 
 
 def _classes_beside(path: Path) -> int:

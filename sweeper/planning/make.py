@@ -20,10 +20,11 @@ from sweeper.planning.prior import prior_facts
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import CERTIFIED_MODEL, Claim, Steering
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price, price
-from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
+from sweeper.privacy.spending import Request, Resumed, Spending, UnmetRequestError, find_spending
 from sweeper.rounding import round_up
 from sweeper.schedulers import make_scheduler
 from sweeper.specification.left_out import Default
@@ -85,6 +86,16 @@ def make_sweep_plan(
 
     stated = spending.in_words(spec.privacy.delta, expect)
     return replace(plan, stated=f"{stated}{_why_infinite(plan)}")
+
+
+def state_resumed(plan: SweepPlan, data: Dataset, resumed: Resumed) -> SweepPlan:
+    """Return the plan of a sweep that goes on, with a price that holds what is spent; one that is fixed stays."""
+
+    def price_with(charged: ChargedEvents, trials: int) -> Price | None:
+        return plan.resumed_price(charged, plan_first(plan.shared, plan.trials, data) if trials else (), trials)
+
+    stated = plan.spending.resumed_in_words(resumed, price_with)
+    return plan if stated is None else replace(plan, stated=f"{stated}{_why_infinite(plan)}")
 
 
 def _splitting(spec: Spec, plan: SweepPlan) -> Splitting:

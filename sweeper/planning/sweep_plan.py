@@ -5,7 +5,7 @@ again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clipless.datasets import InputFormat
@@ -13,6 +13,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.events import PoissonGaussian
 from sweeper.account.entries import Side
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending import Spending
@@ -85,7 +86,8 @@ class SweepPlan:
         first: configurations to try first, as values of open dimensions by name.
         spending: how the sweep spends, cut before any row is read.
         claim: what holds for every point, and on which conditions.
-        stated: the price in one line, before anything is known to be unproven of it.
+        stated: the price in one line, before anything is known to be unproven of it; of a sweep that goes on never less
+            than what is spent.
         input: how rows are encoded; ``None`` where its data are not at hand.
         chosen: what the spec left to the data, and why it became what it is.
         account: what it plans to take from the account of its data, ``None`` where its spec names none.
@@ -176,7 +178,33 @@ class SweepPlan:
         It is computed as closely as the price of a sweep that has ended. Scores of test rows, whose number is not known
         before, are not in it.
         """
-        apart, delta = self.shared.noise is None or self.shared.noise.apart, self.privacy.delta
-        distinct = {plan.event(): plan for plan in plans}.values()
-        prices = [compose(self.expected_events([plan]), delta, tight=True, apart=apart) for plan in distinct]
-        return max(prices, key=lambda one: one.epsilon, default=None)
+        found = self._dearest(plans)
+        return None if found is None else found[1]
+
+    def resumed_price(self, charged: ChargedEvents, plans: Sequence[Plan], trials: int) -> Price | None:
+        """Price what is charged together with so many trials, as if each spent what the dearest of these plans does.
+
+        ``None`` where there are trials and no plans. It is computed as closely as `expected_price`.
+        """
+        splits = [list(charged.training), list(charged.validation), list(charged.test)]
+        if trials:
+            to_come = replace(self, trials=trials)
+            found = to_come._dearest(plans)
+            if found is None:
+                return None
+            training, scores = to_come.expected_events([found[0]])
+            splits[0] += training
+            splits[1] += scores
+        return compose(splits, self.privacy.delta, tight=True, apart=charged.apart and self._apart)
+
+    @property
+    def _apart(self) -> bool:
+        return self.shared.noise is None or self.shared.noise.apart
+
+    def _dearest(self, plans: Sequence[Plan]) -> tuple[Plan, Price] | None:
+        """Return the plan that makes all trials cost most, with that price; ``None`` without plans."""
+        priced = [
+            (plan, compose(self.expected_events([plan]), self.privacy.delta, tight=True, apart=self._apart))
+            for plan in {plan.event(): plan for plan in plans}.values()
+        ]
+        return max(priced, key=lambda one: one[1].epsilon, default=None)

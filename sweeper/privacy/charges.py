@@ -4,6 +4,7 @@ See `sweeper.privacy.ledger` for the rules.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,11 +85,20 @@ class Charges:
         paid = [*(entry.scores for entry in drawn if entry.scores is not None), *tests]
         return ChargedEvents(
             training=[entry.charged for entry in drawn],
+            again=len(drawn) - len({entry.trial for entry in drawn}),
             validation=[event for entry in drawn for event in entry.charged_scores],
             test=[one.event for one in tests],
             apart=all(one.apart for one in paid),
             selection=self.selection,
         )
+
+    def charged_with(self, opened: Iterable[OpenRow]) -> ChargedEvents:
+        """Return what would be charged if these trainings were entered one after another, and drew."""
+        more = copy(self)
+        more._entries = dict(self._entries)
+        for row in opened:
+            more._open(row)
+        return more.charged
 
     def entries_with(self, opened: OpenRow) -> list[Entry]:
         """Return the trainings as if one more had been entered and drew; so do open ones."""

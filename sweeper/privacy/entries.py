@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import number_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ class ChargedEvents:
 
     Attributes:
         training: one event for each training.
+        again: how many of these are further attempts at a trial that has one; the others are of a trial each.
         validation: what trainings are charged for scores of private validation rows.
         test: what scores or curves of private test rows are charged; behind a private selection those of the winner.
         apart: whether the split of a row depends on that row alone, where there are private scores.
@@ -69,7 +71,14 @@ class ChargedEvents:
     """
 
     training: Sequence[PoissonGaussian] = ()
+    again: int = 0
     validation: Sequence[PoissonGaussian] = ()
     test: Sequence[PoissonGaussian] = ()
     apart: bool = True
     selection: Terms | None = None
+
+    @property
+    def trainings_in_words(self) -> str:
+        """How many trainings there are: so many trials, or attempts at fewer trials."""
+        attempts, trials = len(self.training), number_of(len(self.training) - self.again, "trial")
+        return f"{number_of(attempts, 'attempt')} at {trials}" if self.again else trials

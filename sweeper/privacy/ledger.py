@@ -30,7 +30,7 @@ Each row but that of the budget has a nonce, which nothing reads: an account kno
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from clipless.errors import AccountingError
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.charges import Charges
-from sweeper.privacy.entries import Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exposures import expose_prices
 from sweeper.privacy.ledger_entries import (
@@ -310,6 +310,17 @@ class Ledger:
         """
         spending, charged = self.spending, self._charges.charged
         return expose_prices(spending.prices(charged, delta, tight=tight), spending.release(charged, tight=tight))
+
+    def charged_with(
+        self, resumed: Iterable[tuple[str, PoissonGaussian, int, PaidScores | None]] = ()
+    ) -> ChargedEvents:
+        """Return everything that is charged, and what would be if trials were entered again and drew; none is entered.
+
+        Each is given by its id, what its whole training plans, the steps of it that are kept, and the scores that are
+        left; see `open`.
+        """
+        rows = [self._opened(trial, event, kept, (), scores, None) for trial, event, kept, scores in resumed]
+        return self._charges.charged_with(rows)
 
     def _append(self, row: LedgerRow) -> None:
         """Write a row that keeps the rules, and take it."""

@@ -23,6 +23,7 @@ from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.sketch_file import read_sketch
+from sweeper.privacy.spending import Resumed
 from sweeper.records import Point, Trial, TrialStatus, trial_number
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, build_front, refusals_before
@@ -39,7 +40,7 @@ FRONT_PAUSES = 20.0  # and so many times as long as one takes
 class Recorder:
     """Answers every event of the trials of one running sweep; used from the driver's main thread only.
 
-    It has more than fifteen methods because each event of `Hooks` is one.
+    It is long, of more than fifteen methods, because each event of `Hooks` is one.
 
     Args:
         keep_every_model: keep the models of points that are not on the front too.
@@ -92,6 +93,19 @@ class Recorder:
     def unfinished(self) -> dict[str, int]:
         """The last epoch of each trial that can resume, 0 before its first."""
         return {trial: self.records.last_epoch(trial) for trial in self._search.open}
+
+    @property
+    def resumed(self) -> Resumed:
+        """How the sweep stands when it goes on; a trial that was never planned has yet to begin."""
+        trials, unfinished = self.records.trials, self.unfinished
+        plans = {id_: trial.plan for id_, trial in trials.items() if id_ in unfinished}
+        begun = [(id_, plan, unfinished[id_]) for id_, plan in plans.items() if plan is not None]
+        return Resumed(
+            charged=self.spending.charged_with(),
+            planned=self.spending.charged_with(begun),
+            begun=len(begun),
+            left=max(0, self._plan.trials - len(trials.keys() - unfinished.keys()) - len(begun)),
+        )
 
     def _take_up(self, rebooted: bool) -> None:
         records = self.records

@@ -4,7 +4,7 @@ A ledger that holds entries is taken up: trainings that were open when a driver 
 have drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper.account.draws import SKETCH, Draw, draw_of, name_of_test
@@ -12,11 +12,11 @@ from sweeper.account.entries import Side
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.privacy.entries import Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
-from sweeper.records import Point, Trial
+from sweeper.records import Point, Trial, TrialPlan
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 
@@ -71,6 +71,14 @@ class SpendingRecord:
     def prices(self, *, tight: bool = False) -> dict[str, Price]:
         """Return the price of the winner, of the front and of all; see `Ledger.answers`."""
         return self._ledger.answers(self._delta, tight=tight)
+
+    def charged_with(self, resumed: Iterable[tuple[str, TrialPlan, int]] = ()) -> ChargedEvents:
+        """Return what is charged, and what would be if trials of these plans went on from these epochs."""
+        entered = (
+            (trial, whole_event(plan), drawn_by(plan, last), planned_scores(plan, scored_by(plan, last)))
+            for trial, plan, last in resumed
+        )
+        return self._ledger.charged_with(entered)
 
     def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:
         """Close the training of a trial that was open when the driver died.

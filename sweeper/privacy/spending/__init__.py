@@ -11,13 +11,14 @@ from typing import Any
 
 from clipless.imports import find_subclass
 from sweeper.errors import RecordError
-from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError
+from sweeper.privacy.spending._base import Budget, Request, Resumed, Spending, UnmetRequestError
 from sweeper.specification.plugins import built_in_accountings
 from sweeper.specification.stages import UNNAMED_SPENDING
 
 __all__ = [
     "Budget",
     "Request",
+    "Resumed",
     "Spending",
     "UnmetRequestError",
     "find_spending",

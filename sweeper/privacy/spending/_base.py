@@ -21,6 +21,7 @@ QUESTIONS = ("winner", "front", "everything")
 TRAINING, VALIDATION, TEST = "training", "validation", "test"  # splits, by the rows that a release reads
 Releases = dict[str, tuple[PoissonGaussian, ...]]  # by split
 Expect = Callable[[], tuple[Sequence[PoissonGaussian], Sequence[PoissonGaussian]]]  # of training and of scores
+PriceWith = Callable[[ChargedEvents, int], Price | None]  # of what is charged and so many trials, if one can be planned
 _POINTS = 16  # of a front, where nothing else says how many there may be
 
 
@@ -128,6 +129,23 @@ class Request:
         return self.spare_epochs * (self.trial.steps // self.epochs)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """How a sweep stands that goes on.
+
+    Attributes:
+        charged: what its ledger charges.
+        planned: what that will charge once the trials that have begun have come to their end.
+        begun: how many trials have begun and go on.
+        left: how many have not begun.
+    """
+
+    charged: ChargedEvents
+    planned: ChargedEvents
+    begun: int
+    left: int
+
+
 class Spending(ABC):
     """How a sweep spends. Its fields are fixed before any row is read.
 
@@ -175,6 +193,13 @@ class Spending(ABC):
 
         ``expected`` estimates it where nothing fixes it beforehand, as ``None`` where nothing can be planned.
         """
+
+    def resumed_in_words(self, resumed: Resumed, price_with: PriceWith) -> str | None:  # noqa: ARG002
+        """Return the price of a sweep that goes on, never less than what is spent; ``None`` where `in_words` holds.
+
+        ``price_with`` prices what is charged together with so many trials, as ``None`` where none can be planned.
+        """
+        return None
 
     @abstractmethod
     def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:

@@ -5,6 +5,7 @@ together cost the largest price of a split (``clipless.privacy.noisy_counts``), 
 does takes add-or-remove-one, and data whose rows are assigned to splits one by one.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -15,8 +16,10 @@ from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.exposures import Release, release_composition
 from sweeper.privacy.pricing import FOR_ALL, GROWS, Price, price
-from sweeper.privacy.spending._base import Request, Spending, answer_alike
-from sweeper.rounding import round_up
+from sweeper.privacy.spending._base import PriceWith, Request, Resumed, Spending, answer_alike
+from sweeper.rounding import number_of, round_up
+
+_AS_DEAREST = "if each spends what the dearest of the first configurations and of the ends of the search would"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +49,34 @@ class Composition(Spending):
         trials = (
             "that of its only trial, if it spends what the first configuration would"
             if cost.events == 1
-            else f"the composition of all {cost.events} trials, if each spends what the dearest of the first "
-            "configurations and of the ends of the search would"
+            else f"the composition of all {cost.events} trials, {_AS_DEAREST}"
         )
         return (
             f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, {FOR_ALL}: {trials}. {GROWS} "
             "privacy.sweep_epsilon fixes it beforehand."
+        )
+
+    def resumed_in_words(self, resumed: Resumed, price_with: PriceWith) -> str | None:
+        """Return what is spent, and about what it will cost with what is to come; ``None`` where nothing is spent."""
+        charged, begun, left = resumed.charged, resumed.begun, resumed.left
+        spent = price_with(charged, 0)
+        if spent is None or not any((charged.training, charged.validation, charged.test)):
+            return None
+        at, least, by = f"at delta {spent.delta!r}, {FOR_ALL}", round_up(spent.epsilon), charged.trainings_in_words
+        if not (begun or left):
+            return f"Price: epsilon {least} {at}, all of it spent already ({by}). {GROWS}"
+        total = price_with(resumed.planned, left)
+        if total is None:
+            return (
+                f"Price: at least epsilon {least} {at}, which is spent already ({by}). What trials to come add is "
+                "not known, for none of the first configurations can be planned."
+            )
+        parts = [f"what is spent already (epsilon {least}, {by})"]
+        parts += [f"{number_of(begun, 'trial')} to go on with"] if begun else []
+        parts += [f"{number_of(left, 'trial')} to begin, {_AS_DEAREST}"] if left else []
+        return (
+            f"Price: about epsilon {round_up(max(total.epsilon, spent.epsilon))} {at}: the composition of "
+            f"{', '.join(parts[:-1])} and {parts[-1]}. {GROWS}"
         )
 
 
@@ -82,10 +107,26 @@ def _composed_answers(charged: ChargedEvents, delta: float, why: str = "", *, ti
     everything = compose(splits, delta, tight=tight, apart=charged.apart)
     cost = (
         f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, {FOR_ALL}: the composition of "
-        "every trial of the sweep "
-        f"({everything.events}){_with_scores([*charged.validation, *charged.test], charged.apart)}"
+        f"{_trainings_in_words(charged)}{_with_scores([*charged.validation, *charged.test], charged.apart)}"
     )
     return answer_alike(everything, f"{cost}.{why}")
+
+
+def _trainings_in_words(charged: ChargedEvents) -> str:
+    if charged.again:
+        return f"every training of the sweep ({charged.trainings_in_words})"
+    return f"every trial of the sweep ({len(charged.training)})"
+
+
+def earlier_statement(statement: str) -> str:
+    """Return the statement of a price as earlier versions made it, which called every attempt a trial.
+
+    >>> earlier_statement("the composition of every training of the sweep (9 attempts at 4 trials).")
+    'the composition of every trial of the sweep (9).'
+    """
+    return re.sub(
+        r"every training of the sweep \((\d+) attempts at \d+ trials?\)", r"every trial of the sweep (\1)", statement
+    )
 
 
 def compose(

@@ -754,6 +754,23 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
     assert "it was extended and ended early, perhaps because of them" in price.in_words
 
 
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("trials", [None, 5])
+def test_a_sweep_that_goes_on_says_what_is_spent_in_its_first_line(ended, trials, monkeypatch):
+    """Attempts that were killed count, which no plan knows of."""
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    ledger, said = Ledger(ended / "ledger.jsonl"), []
+    for _ in range(5):
+        ledger.open("t0001", ledger.entries()[0].event)
+    spent = ledger.answers(1e-4, tight=True)["everything"].epsilon
+    manifest = resume(ended, Options(tell=said.append), trials=trials).manifest()
+    stated = float(re.search(r"Price: (?:about )?epsilon (\S+) at", said[0])[1])
+    assert round_up(spent) in said[0]
+    assert stated >= spent if trials is None else stated > spent
+    assert "8 attempts at 3 trials" in said[0]
+    assert manifest.course.announcement == said[0]
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_the_price_of_a_sweep_says_so_once_the_sweep_was_extended(ended, monkeypatch):

@@ -28,6 +28,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, state_unproven
 from sweeper.program import program
+from sweeper.store.jsonl import plain
 
 from .conftest import score_noise_of
 
@@ -632,6 +633,32 @@ def test_a_ledger_that_has_spent_more_is_noticed_though_its_hash_fits(papers, co
     spec = yaml.safe_load((papers / "spec.yaml").read_text())["search"]
     told = _with_spec(papers, content, forge, search={"trials": spec["trials"] + 1})
     assert "Expected guarantee.price.epsilon" in told
+
+
+def merged(one, other):
+    """JSON objects, one within the other."""
+    both = isinstance(one, dict) and isinstance(other, dict)
+    return one | {name: merged(one.get(name), value) for name, value in other.items()} if both else other
+
+
+@pytest.mark.parametrize(("attempts", "holds"), [(1, True), (2, False)])
+def test_a_card_that_calls_attempts_trials_as_earlier_versions_did_is_verified(papers, content, forge, attempts, holds):
+    ledger = Ledger(papers / "ledger.jsonl")
+    other = next(entry for entry in ledger.entries() if entry.trial != content["trial"])
+    ledger.open(other.trial, other.planned)
+    card, event = CardContent.model_validate(content), PoissonGaussian.from_json(content["event"])
+    prices = ledger.answers(content["guarantee"]["delta"], tight=True)
+    claims = plain(recomputation.compute_claims(card, event, ledger, prices))
+    content = merged(content, {name: claim for name, claim in claims.items() if name != "audits"})
+    (papers / "card.sig").unlink()
+    forge(papers, content)
+    trials = len({entry.trial for entry in ledger.entries()})
+    now = f"every training of the sweep ({trials + 1} attempts at {trials} trials)"
+    assert now in content["ledger"]["winner"]["statement"]
+    assert failure(papers) is None
+    text = json.dumps(content).replace(now, f"every trial of the sweep ({trials + attempts})")
+    forge(papers, json.loads(text))
+    assert (failure(papers) is None) == holds
 
 
 def test_a_price_of_nothing_known_is_noticed(papers, content, forge):

@@ -4,12 +4,15 @@ import pytest
 from rich.console import Console
 
 import clipless
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli.check_tables import render_check
 from sweeper.planning import make
 from sweeper.planning.check import count_trials
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_sweep_plan, state_resumed
 from sweeper.planning.preview import preview
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.pricing import price
+from sweeper.privacy.spending import Resumed
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 from tests.factories import plan_first_configuration, small_content
@@ -117,6 +120,91 @@ def test_a_price_is_called_unproven_exactly_where_proposals_that_learn_choose_wh
 def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):
     monkeypatch.setattr(make, "plan_first", lambda *_: [])
     assert make_sweep_plan(spec, digits).announcement.endswith("none of its first configurations can be planned.")
+
+
+def resumed(charged, planned=None, *, begun=0, left=0, again=0, **scores):
+    """How a sweep stands that was charged these trainings, and will be charged those planned."""
+    spent = ChargedEvents(training=charged, again=again, **scores)
+    goes_on = spent if planned is None else ChargedEvents(training=planned, **scores)
+    return Resumed(charged=spent, planned=goes_on, begun=begun, left=left)
+
+
+def test_a_sweep_that_goes_on_states_what_is_spent_and_what_is_to_come(spec, digits, event):
+    plan = make_sweep_plan(spec, digits)
+    one = plan_first_configuration(plan, digits).event()
+    spent, planned = [event] * 12, [event] * 13
+    said = state_resumed(plan, digits, resumed(spent, planned, begun=2, left=3, again=9)).announcement
+    total = round_up(price([*planned, *[one] * 3], 1e-4, tight=True).epsilon)
+    assert f"about epsilon {total} at delta 0.0001, for the search and every model: the composition of what is " in said
+    already = round_up(price(spent, 1e-4, tight=True).epsilon)
+    assert f"spent already (epsilon {already}, 12 attempts at 3 trials), 2 trials to go on with and 3 trials " in said
+    assert said.endswith(
+        "to begin, if each spends what the dearest of the first configurations and of the ends of the "
+        "search would. Each further trial adds to it."
+    )
+
+
+def test_a_sweep_that_goes_on_is_never_said_to_cost_less_than_it_has_spent(spec, digits, event):
+    """Whatever is expected of the trials that go on."""
+    plan = make_sweep_plan(spec, digits)
+    said = state_resumed(plan, digits, resumed([event] * 5, [event], begun=1)).announcement
+    already = round_up(price([event] * 5, 1e-4, tight=True).epsilon)
+    assert f"about epsilon {already} at" in said
+    assert said.endswith(f"(epsilon {already}, 5 trials) and 1 trial to go on with. Each further trial adds to it.")
+
+
+def test_a_sweep_with_nothing_left_to_train_states_what_is_spent(spec, digits, event):
+    said = state_resumed(make_sweep_plan(spec, digits), digits, resumed([event] * 2, again=1)).announcement
+    already = round_up(price([event] * 2, 1e-4, tight=True).epsilon)
+    assert said.endswith(
+        f"Price: epsilon {already} at delta 0.0001, for the search and every model, all of it spent already (2 attempts "
+        "at 1 trial). Each further trial adds to it."
+    )
+
+
+def test_a_sweep_that_goes_on_with_trials_that_cannot_be_estimated_states_what_is_spent(
+    spec, digits, event, monkeypatch
+):
+    plan = make_sweep_plan(spec, digits)
+    monkeypatch.setattr(make, "plan_first", lambda *_: [])
+    said = state_resumed(plan, digits, resumed([event], left=5)).announcement
+    already = round_up(price([event], 1e-4).epsilon)
+    assert f"at least epsilon {already} at delta 0.0001, for the search and every model, which is spent already" in said
+    assert said.endswith(
+        "(1 trial). What trials to come add is not known, for none of the first configurations can be planned."
+    )
+
+
+def test_scores_that_are_spent_are_in_the_price_of_a_sweep_that_goes_on(event):
+    privacy = {"epsilon": 3.0, "delta": 1e-4, "score_noise": 5.0}
+    content = small_content(privacy=privacy, data={"evaluation": "private"}, search={"trials": 1})
+    spec = Spec.from_mapping(content)
+    data = clipless.datasets.load(**spec.data_options(None))
+    plan, scores = make_sweep_plan(spec, data), [scores_event(1.0, 40, event.relation)]
+    to_come = plan.shared.noise.paid(plan_first_configuration(plan, data).epochs).event
+    said = state_resumed(plan, data, resumed([], left=1, validation=scores)).announcement
+    total = price([*scores, to_come], 1e-4, tight=True).epsilon
+    assert total > price(scores, 1e-4).epsilon
+    assert f"about epsilon {round_up(total)} at" in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"sweep_epsilon": 4, "delta": 1e-4}},
+        {"privacy": {"sweep_epsilon": 4, "delta": 1e-4, "noise_multiplier": 4.0, "accounting": "filter"}},
+        {"search": {"sampler": "random", "selection": "private", "selection_mean": 7}},
+    ],
+    ids=["slots", "filter", "winner"],
+)
+def test_a_price_that_is_fixed_stays_when_a_sweep_goes_on(spec, digits, event, changes):
+    plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | changes), digits)
+    assert state_resumed(plan, digits, resumed([event] * 9, left=3)).announcement == plan.announcement
+
+
+def test_a_sweep_that_has_spent_nothing_states_what_it_began_with(spec, digits):
+    plan = make_sweep_plan(spec, digits)
+    assert state_resumed(plan, digits, resumed([], left=6)).announcement == plan.announcement
 
 
 def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_trials(spec, digits):

@@ -214,6 +214,31 @@ def test_the_three_answers_are_the_composition_and_say_so(path, event):
     assert answers["winner"].in_words == f"{answers['front'].statement} {GROWS}"
 
 
+def test_attempts_are_not_counted_as_trials(path, event):
+    ledger = Ledger(path)
+    for trial in ("a", "b", "a", "a"):
+        ledger.open(trial, event)
+    ledger.open("c", event, marked=True)  # it has drawn nothing
+    price = ledger.answers(DELTA)["everything"]
+    assert price.events == 4
+    assert "the composition of every training of the sweep (4 attempts at 2 trials)." in price.statement
+
+
+def test_what_trials_would_be_charged_that_go_on_is_known_before_they_do(path, event):
+    ledger = Ledger(path)
+    for trial in ("a", "b"):
+        ledger.open(trial, event)
+        ledger.close(trial, 20)
+    rows = path.read_bytes()
+    found = ledger.charged_with([("a", event, 15, None), ("b", event, 0, None)])
+    assert [one.steps for one in found.training] == [20, event.steps, event.steps - 15, event.steps]
+    assert found.again == 2
+    assert (ledger.charged_with().again, path.read_bytes()) == (0, rows)
+    ledger.open("a", event, kept=15)
+    ledger.open("b", event)
+    assert ledger.charged_with() == found
+
+
 def test_replace_one_is_priced_by_pld(path, event):
     ledger = Ledger(path)
     replaced = replace(event, relation=Relation.REPLACE_ONE)

@@ -671,6 +671,25 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
         each.records.close()
 
 
+def test_how_a_sweep_stands_that_goes_on_after_a_kill(kept, plan_row):
+    """One trial goes on from its first epoch, one begins anew, one was never planned, one has ended, two were not asked."""
+    kept.plan = replace(kept.plan, trials=6)
+    first, _ = first_driver(kept, 4)
+    for trial in ("t0001", "t0002", "t0004"):
+        begin(first, plan_row, trial)
+    first.on_start("t0003", {"trial": "t0003", "proposal": {}})
+    first.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    first.on_end("t0004", TrialStatus.COMPLETED, "", 10)
+    first.records.close()
+    second, _ = take_up(kept)
+    stands = second.resumed
+    assert (stands.begun, stands.left) == (2, 3)
+    assert [one.steps for one in stands.charged.training] == [50, 50, 50]
+    assert [one.steps for one in stands.planned.training] == [10, 50, 50, 45, 50]
+    assert stands.planned.again == 2
+    second.records.close()
+
+
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
 def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
