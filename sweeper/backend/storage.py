@@ -23,6 +23,7 @@ from sweeper.trials.stream import EpochRow
 
 CHECKPOINTS = "checkpoints"
 TRIES, PAUSE_SECONDS = 3, 1.0
+_ID_DIGITS = 8
 
 
 class Storage:
@@ -101,13 +102,16 @@ class Storage:
         return None
 
 
-def url_of_sweep(url: str | None, sweep: Path) -> str | None:
-    """Return the URL of a sweep's own folder on a storage, if there is one.
+def url_of_sweep(url: str | None, sweep: Path, id_: str | None) -> str | None:
+    """Return the URL of a sweep's own folder on a storage, if there is one: sweeps of other folders may have its name.
 
-    >>> url_of_sweep("s3://bucket/sweeps/", Path("out/digits-1"))
+    >>> url_of_sweep("s3://bucket/sweeps/", Path("out/digits-1"), "1f0a93c25d5b4a7e")
+    's3://bucket/sweeps/digits-1-1f0a93c2'
+    >>> url_of_sweep("s3://bucket/sweeps/", Path("out/digits-1"), None)  # of an earlier version
     's3://bucket/sweeps/digits-1'
     """
-    return None if url is None else f"{url.rstrip('/')}/{sweep.name}"
+    name = sweep.name if id_ is None else f"{sweep.name}-{id_[:_ID_DIGITS]}"
+    return None if url is None else f"{url.rstrip('/')}/{name}"
 
 
 class SharedFolder:

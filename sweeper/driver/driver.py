@@ -328,7 +328,7 @@ class SweepRun:
         if not rehearsed.is_complete:
             return rehearsed
         unfinished, queue = self._recorder.unfinished, self._queue()
-        hooks, storage = self._recorder.hooks, url_of_sweep(self._options.storage, self._folder.path)
+        hooks, storage = self._recorder.hooks, url_of_sweep(self._options.storage, self._folder.path, self._id)
         if storage is not None:
             hooks = fetch_models(hooks, Storage(storage), self._folder.path)
         return workers.run(CliplessTrial, queue, TrialStates(hooks, unfinished), self._run_settings(storage))

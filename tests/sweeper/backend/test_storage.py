@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweeper.backend import storage as module
-from sweeper.backend.storage import SharedFolder, Storage, fetch_models
+from sweeper.backend.storage import SharedFolder, Storage, fetch_models, url_of_sweep
 from sweeper.backend.trial_states import Hooks
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
@@ -164,3 +164,9 @@ def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(
     left = [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
     assert left == []
     assert json.loads((ended.sweep.directory / "sweep.json").read_text())["storage"] == f"file://{tmp_path}/storage"
+
+
+def test_sweeps_of_one_name_have_folders_of_their_own_on_a_storage(tmp_path):
+    """Or a trial of one would go on from a checkpoint of the other."""
+    found = {url_of_sweep("s3://b", tmp_path / of / "small-1", id_) for of, id_ in (("a", "1" * 32), ("b", "2" * 32))}
+    assert len(found) == 2
