@@ -23,7 +23,7 @@ from clipless.datasets.tables.declarations import Ranges
 from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
-from clipless.federated.aggregation.roster import ROUNDS
+from clipless.federated.aggregation.roster import OF_ROWS, ROUNDS
 from clipless.federated.function_sharing import SERVERS, upload
 from clipless.federated.primitives import Identity, to_words
 from clipless.federated.query import PartyRows
@@ -80,13 +80,14 @@ def take_part(
     with alone_in(federation, payment.key):  # until the servers have its rows: they refuse who asks next
         for end in ends:
             end.ask(READY)
-        spent = paid.pay()
         match federation.protocol:
             case "curator":
+                spent = paid.pay()
                 _to_curator(federation, ends[0], rows)
             case "aggregation":
-                _aggregate(federation, name, identity, ends[0], rows)
+                spent = _aggregate(federation, name, identity, ends[0], rows, paid)
             case "function-sharing":
+                spent = paid.pay()
                 _send_keys(federation, name, ends, rows)
     return TakenPart(sum(end.bits for end in ends), spent)
 
@@ -117,12 +118,20 @@ def _to_curator(federation: Federation, end: Conversation, rows: list[PartyRows]
     end.ask(COUNTS, to_words(np.concatenate(counts)).tobytes())
 
 
-def _aggregate(federation: Federation, name: str, identity: Identity, end: Conversation, rows: list[PartyRows]) -> None:
+def _aggregate(
+    federation: Federation, name: str, identity: Identity, end: Conversation, rows: list[PartyRows], paid: Paid
+) -> float:
+    """Take part in all rounds and return what the party has spent: it pays before that of its words, if enough came."""
     roster = federation.roster
     words = [contribution(release.query, own, roster) for release, own in zip(federation.releases, rows, strict=True)]
     party, told = AggregationParty(name, identity, roster, end.session, np.concatenate(words)), b""
+    spent = 0.0
     for round_ in ROUNDS:
-        told = end.ask(round_, answer(party, round_, told))
+        message = answer(party, round_, told)
+        if round_ == OF_ROWS:
+            spent = paid.pay()
+        told = end.ask(round_, message)
+    return spent
 
 
 def _send_keys(federation: Federation, name: str, ends: list[Conversation], rows: list[PartyRows]) -> None:

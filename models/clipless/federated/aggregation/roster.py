@@ -19,7 +19,8 @@ from clipless.federated.channel import OVERHEAD_BYTES
 from clipless.federated.primitives import KEY_BYTES, SEAL_BYTES, digest
 from clipless.federated.shamir import SHARE_BYTES
 
-ROUNDS: Final = ("keys", "shares", "words", "agreements", "reveals")
+OF_ROWS: Final = "words"  # the first round in which a party sends something of its rows
+ROUNDS: Final = ("keys", "shares", OF_ROWS, "agreements", "reveals")
 DIGEST_BYTES: Final = 16
 TAG_BYTES: Final = 16
 SEALED_BYTES: Final = 2 * SHARE_BYTES + SEAL_BYTES
