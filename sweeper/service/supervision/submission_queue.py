@@ -7,7 +7,7 @@ from pathlib import Path
 from sweeper.errors import RecordError, SweeperError
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.states import pause
+from sweeper.service.supervision.states import LONGEST_PAUSE_SECONDS, pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
 from sweeper.store.actions import SUBMISSION_NAME
@@ -80,7 +80,7 @@ class SubmissionQueue:
         due = [
             (one.submitted, name)
             for name, one in self._known.items()
-            if _waits(one) and one.not_before <= now and not self.delays.hold(name)
+            if _waits(one) and not _lasts(now, one.not_before, LONGEST_PAUSE_SECONDS) and not self.delays.hold(name)
         ]
         return [name for _, name in sorted(due)]
 
@@ -170,4 +170,9 @@ class Backoff:
 
     def hold(self, name: str) -> bool:
         """Whether it is too early for another attempt."""
-        return name in self._failed and self._clock() < self._failed[name][1]
+        return name in self._failed and _lasts(self._clock(), self._failed[name][1], LONGEST_DELAY_SECONDS)
+
+
+def _lasts(now: float, end: float, longest: float) -> bool:
+    """Whether a pause lasts still; one that would last longer than any does not, for the clock was set back."""
+    return now < end <= now + longest

@@ -22,7 +22,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.federated import local
 from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import read_federation
-from sweeper.federated.keys import make_key, read_key
+from sweeper.federated.keys import ledger_of, make_key, read_key
 from sweeper.federated.local import evaluate
 from sweeper.specification.addresses import parse_address
 
@@ -140,7 +140,7 @@ def test_nobody_pays_for_parties_that_one_account_refuses_together(tmp_path, mod
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", [["bob"], ["bob", "cat"]], ids=["three are left", "two are left"])
-def test_a_party_that_fails_takes_no_result_from_the_others_and_what_was_charged_for_none_is_told(
+def test_a_party_that_fails_takes_no_result_from_the_others_and_where_too_few_are_left_none_pays(
     tmp_path, model, parties, monkeypatch, failing
 ):
     path = write(tmp_path, ["ann", "bob", "cat", "dan"], "aggregation", epsilon=1, wait_seconds=30)
@@ -157,7 +157,20 @@ def test_a_party_that_fails_takes_no_result_from_the_others_and_what_was_charged
         with pytest.raises((SweeperError, FederationError)) as failed:
             local.evaluate_here(read_federation(path), model)
         assert said.lower() in str(failed.value).lower()
-        assert str(failed.value).endswith("charged without a result: the accounts of ann")
+        assert "charged" not in str(failed.value)
+        assert Account(parse_address(content["parties"][0]["account"])).head.number == 1
+
+
+def test_what_was_charged_for_no_result_is_told(tmp_path, parties):
+    path = write(tmp_path, [*parties][:2], "curator", epsilon=1)
+    content = json.loads(path.read_text())
+    for party in content["parties"]:
+        party["account"] = str(opened(tmp_path, party["name"], 9.0))
+    path.write_text(json.dumps(content))
+    federation, _ = local._with_keys(read_federation(path), tmp_path)
+    assert list(local._why(federation, tmp_path, [])) == []
+    ledger_of(local._key_of(federation, tmp_path, "bob")).write_text("")
+    assert list(local._why(federation, tmp_path, [])) == ["charged without a result: the accounts of bob"]
 
 
 @pytest.mark.long
