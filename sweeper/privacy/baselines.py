@@ -9,7 +9,7 @@ its training rows: none is computed here, the one that a spec gives is taken as 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import hypot, sqrt
+from math import sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,6 @@ class MajoritySource(enum.StrEnum):
     SKETCH = "sketch"  # counts of a private sketch of the training rows
 
 
-_LEAST_TOTAL = 3.0  # times the noise of a sum of counts, below which nothing is known of shares
 _RARE = 0.85  # share of the most frequent class from which accuracy says little
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
@@ -84,14 +83,17 @@ class Baselines:
         )
 
     def with_sketch(self, sketch: "Sketch | None") -> "Baselines":
-        """Return them with the share of the most frequent class in a private sketch, where no other is known."""
+        """Return them with the share of the most frequent class in a private sketch, where no other is known.
+
+        Where the noise of the sum of all counts is not far below it, nothing is known of shares.
+        """
         if sketch is None or self.majority:
             return self
-        counts = [max(sums[0], 0.0) for sums in sketch.sums]
-        if not sum(counts) > 0.0:
-            return self
-        shares = dict.fromkeys(("validation", "test"), max(counts) / sum(counts))
+        counts = [sums[0] for sums in sketch.sums]  # negative ones too: without these the total would be too large
         interval = _largest_share(counts, sketch.event.noise_multiplier, self.rows.get("validation", 0))
+        if interval is None:
+            return self
+        shares = dict.fromkeys(("validation", "test"), min(max(counts) / sum(counts), 1.0))
         return replace(self, majority=shares, majority_source=MajoritySource.SKETCH, majority_interval=interval)
 
     @property
@@ -163,26 +165,27 @@ class Baselines:
         )
 
 
-def _largest_share(counts: Sequence[float], noise: float, rows: int) -> Interval:
+def _largest_share(counts: Sequence[float], noise: float, rows: int) -> Interval | None:
     """Return the 95 % interval of the share of the most frequent class, by counts with noise of this deviation.
 
-    The ends of all classes hold together (Bonferroni): the largest share lies between the largest of both. Its sampling
-    error is that of so many rows, if any.
+    A share p of the total S is one that the count c of its class does not reject: c - p S has mean 0 and variance
+    noise^2 ((1 - p)^2 + (K - 1) p^2), and the sampling error of so many rows, if any (Fieller 1954). The intervals of
+    all K classes hold together (Bonferroni), so that the largest share lies between the largest of both ends. None
+    where the noise of S is not far below it: nothing is known of shares.
     """
     total, classes = sum(counts), len(counts)
-    if total < _LEAST_TOTAL * noise * sqrt(classes):
-        return 1 / classes, 1.0
-    z = NormalDist().inv_cdf(1.0 - 0.025 / classes)
-    lows, highs = [], []
+    square = NormalDist().inv_cdf(1.0 - 0.025 / classes) ** 2
+    hidden, sampled = square * noise**2, square * total**2 / rows if rows else 0.0
+    a = total**2 + sampled - hidden * classes
+    if total <= 0.0 or total**2 <= hidden * classes:
+        return None
+    ends = []
     for count in counts:
-        share = count / total
-        half = z * hypot(
-            noise / total * sqrt((1.0 - share) ** 2 + (classes - 1) * share**2),
-            sqrt(share * (1.0 - share) / rows) if rows else 0.0,
-        )
-        lows.append(share - half)
-        highs.append(share + half)
-    return max(*lows, 1 / classes), min(max(highs), 1.0)
+        b, c = 2.0 * (count * total - hidden) + sampled, count**2 - hidden
+        half = sqrt(max(b**2 - 4.0 * a * c, 0.0))
+        ends.append(((b - half) / (2.0 * a), (b + half) / (2.0 * a)))
+    low, high = (max(each) for each in zip(*ends, strict=True))
+    return min(max(low, 1 / classes), 1.0), min(high, 1.0)
 
 
 def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:

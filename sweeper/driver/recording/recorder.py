@@ -105,6 +105,7 @@ class Recorder:
             planned=self.spending.charged_with(begun),
             begun=len(begun),
             left=max(0, self._plan.trials - len(trials.keys() - unfinished.keys()) - len(begun)),
+            scores_test=self._plan.shared.noise is not None,
         )
 
     def _take_up(self, rebooted: bool) -> None:

@@ -138,12 +138,14 @@ class Resumed:
         planned: what that will charge once the trials that have begun have come to their end.
         begun: how many trials have begun and go on.
         left: how many have not begun.
+        scores_test: whether scores of private test rows may be released at its end, which are not in ``planned``.
     """
 
     charged: ChargedEvents
     planned: ChargedEvents
     begun: int
     left: int
+    scores_test: bool = False
 
 
 class Spending(ABC):

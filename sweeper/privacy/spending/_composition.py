@@ -63,8 +63,10 @@ class Composition(Spending):
         if spent is None or not any((charged.training, charged.validation, charged.test)):
             return None
         at, least, by = f"at delta {spent.delta!r}, {FOR_ALL}", round_up(spent.epsilon), charged.trainings_in_words
+        more = "; scores of test rows may add to it" if resumed.scores_test else ""
         if not (begun or left):
-            return f"Price: epsilon {least} {at}, all of it spent already ({by}). {GROWS}"
+            how = "at least epsilon" if more else "epsilon"
+            return f"Price: {how} {least} {at}, all of it spent already ({by}){more}. {GROWS}"
         total = price_with(resumed.planned, left)
         if total is None:
             return (
@@ -76,7 +78,7 @@ class Composition(Spending):
         parts += [f"{number_of(left, 'trial')} to begin, {_AS_DEAREST}"] if left else []
         return (
             f"Price: about epsilon {round_up(max(total.epsilon, spent.epsilon))} {at}: the composition of "
-            f"{', '.join(parts[:-1])} and {parts[-1]}. {GROWS}"
+            f"{', '.join(parts[:-1])} and {parts[-1]}{more}. {GROWS}"
         )
 
 

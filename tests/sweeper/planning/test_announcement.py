@@ -1,5 +1,7 @@
 """The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -160,6 +162,10 @@ def test_a_sweep_with_nothing_left_to_train_states_what_is_spent(spec, digits, e
         f"Price: epsilon {already} at delta 0.0001, for the search and every model, all of it spent already (2 attempts "
         "at 1 trial). Each further trial adds to it."
     )
+    stands = replace(resumed([event] * 2), scores_test=True)
+    more = state_resumed(make_sweep_plan(spec, digits), digits, stands).announcement
+    assert f"Price: at least epsilon {already} at" in more
+    assert "all of it spent already (2 trials); scores of test rows may add to it. Each further trial" in more
 
 
 def test_a_sweep_that_goes_on_with_trials_that_cannot_be_estimated_states_what_is_spent(

@@ -68,17 +68,20 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     event = PoissonGaussian(noise_multiplier=5.0, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
     sketch = Sketch(event=event, sums=((300.0, 1.0), (-2.0, 0.0), (100.0, 9.0)))
     found = Baselines(classes=("a", "b", "c")).with_sketch(sketch)
-    assert found.constant("accuracy") == found.constant("accuracy", "test") == 0.75
+    assert found.constant("accuracy") == found.constant("accuracy", "test") == pytest.approx(300 / 398)
     assert found.constant("balanced_accuracy") == pytest.approx(1 / 3)
     assert found.majority_source == "sketch"
     low, high = found.ends("accuracy")
-    assert (low, high) == pytest.approx((0.75 - 0.0326, 0.75 + 0.0326), abs=1e-4)
-    assert found.in_words("accuracy", "test").endswith("reaches 0.750 [0.717, 0.783], by the private sketch")
+    assert (low, high) == pytest.approx((0.754 - 0.0327, 0.754 + 0.0332), abs=1e-3)
+    said = f"reaches 0.754 [{low:.3f}, {high:.3f}], by the private sketch"
+    assert found.in_words("accuracy", "test").endswith(said)
     assert found.ends("balanced_accuracy") == (1 / 3, 1 / 3)
     few = replace(found, majority={}, rows={"validation": 40}).with_sketch(sketch)
     assert few.ends("accuracy")[0] < 0.6, "whose own classes may be others"
     noisy = replace(sketch, event=replace(event, noise_multiplier=100.0))
-    assert replace(found, majority={}).with_sketch(noisy).ends("accuracy") == (1 / 3, 1.0)
+    assert Baselines(classes=("a", "b", "c")).with_sketch(noisy).majority == {}, (
+        "noise of the total is not far below it"
+    )
     declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
     assert declared.with_sketch(sketch) == declared
     assert found.with_sketch(None) == found
@@ -177,10 +180,19 @@ def test_the_majority_is_of_units_whose_rows_share_the_weight_of_one():
     assert Baselines.of(replace(data, validation=units)).majority["validation"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("shares", [(0.65, 0.35), (0.4, 0.2, 0.2, 0.2), (1 / 6,) * 6], ids=["two", "four", "alike"])
+@pytest.mark.parametrize(
+    "shares",
+    [(0.65, 0.35), (0.4, 0.2, 0.2, 0.2), (1 / 6,) * 6, (0.9, *[0.1 / 49] * 49)],
+    ids=["two", "four", "alike", "fifty"],
+)
 def test_the_interval_of_a_sketched_share_holds_it_and_no_constant_model_is_called_better(shares):
     rng, held, certain = np.random.default_rng(3), [], []
-    event = PoissonGaussian(noise_multiplier=16.0, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
+    event = PoissonGaussian(
+        noise_multiplier=16.0 if len(shares) < 50 else 8.0,
+        sampling_rate=1.0,
+        steps=1,
+        relation=Relation.ADD_OR_REMOVE_ONE,
+    )
     claim = Claim.about(load("digits").metadata, 1000, delta=1e-5)
     baselines = Baselines(classes=tuple(map(str, shares)), rows={"validation": 230, "test": 230})
     for _ in range(400):

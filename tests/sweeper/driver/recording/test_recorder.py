@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import clipless
 from sweeper.adapters import parse
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
@@ -26,7 +27,7 @@ from sweeper.store import jsonl
 from sweeper.store.evidence import append_evidence, read_refusals
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
-from tests.factories import FakeTracker, begin, make_evidence, make_search
+from tests.factories import FakeTracker, begin, make_evidence, make_recorder, make_search, small_content
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -561,6 +562,14 @@ def test_test_numbers_are_added_to_a_point(kept, plan_row):
     (point,) = kept.recorder.records.archive.points
     kept.recorder.records.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
+
+
+@pytest.mark.parametrize("evaluation", ["public", "private"])
+def test_how_a_sweep_with_private_scores_stands_says_that_those_of_test_rows_come(folder, evaluation):
+    privacy = {"epsilon": 3.0, "delta": 1e-4} | ({"score_noise": 5.0} if evaluation == "private" else {})
+    spec = Spec.from_mapping(small_content(privacy=privacy, data={"evaluation": evaluation}))
+    recorder = make_recorder(spec, clipless.datasets.load(**spec.data_options(None)), folder)
+    assert recorder.resumed.scores_test == (evaluation == "private")
 
 
 @pytest.mark.parametrize("of_validation", [True, False])
