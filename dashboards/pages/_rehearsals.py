@@ -27,6 +27,9 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         return None
     source = data.rehearsal_source
     done, planned = len(data.rehearsals), data.rehearsals_planned
+    first = "the one whose epochs dominate the largest hypervolume"
+    if any(one.error is not None for one in data.rehearsals):
+        first = "the one that did best on public tables, which none beat by more than the margin of error of rehearsals"
     count = (
         number_of(done, "configuration")
         if done >= planned
@@ -38,7 +41,7 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         "Each was trained on one half of these rows and scored on the other, and the other way round, with as much "
         "noise in a mean over a batch as a final has; scores are means over both. Rehearsals read no training row, "
         f"{source.cost_in_words}, have no epsilon, and none is on the front. They decide which configurations are "
-        "trained: the one whose epochs dominate the largest hypervolume, and then those that add most to it.",
+        f"trained: {first}, and then those that add most to the hypervolume of its epochs.",
     )
     if not data.rehearsals:
         return section("rehearsals", "Rehearsals", words)

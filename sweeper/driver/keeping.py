@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.calls import called_by_users
 from sweeper.errors import RecordError
+from sweeper.privacy.held_out import shown_score
 from sweeper.records import SweepStatus
 from sweeper.results.highlights import best
 from sweeper.results.notes import add_note, add_tag
@@ -27,8 +28,9 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
     Returns:
         One row per sweep: ``sweep`` (its folder, for `load`), ``status``, how many ``trials``, the ``best`` value of
-        the first ``objective`` beside epsilon, its ``price`` (an epsilon) and ``hypervolume``, with the ends of its
-        interval where scores are noisy; without a front, or one that can be read, the numbers are missing.
+        the first ``objective`` beside epsilon and which ``rows`` it is of (that of test rows where they are scored,
+        which validation rows chose), its ``price`` (an epsilon) and ``hypervolume``, with the ends of its interval
+        where scores are noisy; without a front, or one that can be read, the numbers are missing.
     """
     import pandas as pd
 
@@ -37,7 +39,7 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
         for line in recover_all(Path(out)):
             warnings.warn(line, stacklevel=3)
-    names = ["sweep", "status", "trials", "objective", "best", "price", "hypervolume", *_ENDS]
+    names = ["sweep", "status", "trials", "objective", "best", "rows", "price", "hypervolume", *_ENDS]
     return pd.DataFrame.from_records([_row(folder) for folder in list_sweeps(out)], columns=names)
 
 
@@ -108,7 +110,8 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     found = None if judged is None else best(front.front_points, judged)
     if judged is not None and found is not None:
-        row |= {"objective": judged.name, "best": found.values[judged.name]}
+        shown = shown_score(found, judged.name, front.claim)
+        row |= {"objective": judged.name, "best": shown.value, "rows": shown.split}
     row |= {} if front.price is None else {"price": front.price.epsilon}
     ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
     return row | {"trials": len(front.trials), "hypervolume": front.hypervolume, **dict(ends)}

@@ -204,10 +204,10 @@ class Sweep:
     @property
     @called_by_users()
     def trials(self) -> "pd.DataFrame":
-        """The trials as a table, one row for each: its end, its best point on the front, and its configuration.
+        """The trials as a table, one row for each: its end, its best point, and its configuration.
 
-        ``epoch`` and ``made_from`` name the point that the row shows: of those of the trial on the front the best in
-        the first objective beside epsilon; where ``on_front`` is false, the best of all its points. ``epsilon``,
+        ``epoch`` and ``made_from`` name the point that the row shows: the trial's best in the first objective beside
+        epsilon. Where ``on_front`` is false it is not on the front, where others of the trial may be. ``epsilon``,
         ``accuracy`` and so on are its values. `sweeper.results.display.trial_rows` explains every column. Of the
         configuration it has what varies; ``front().to_dataframe(constants=True)`` has what all trials share too.
 

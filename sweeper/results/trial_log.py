@@ -1,15 +1,16 @@
 """What happened to one trial, in words: its configuration, plan, trainings, epochs, decisions and end."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from clipless.spelling import did_you_mean
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import Point, Trial
+from sweeper.records import Point, Trial, name_trial
 from sweeper.results.estimates import estimate_points
-from sweeper.rounding import in_brackets
+from sweeper.rounding import in_brackets, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.sweep_folder import DecisionRow, SweepFolder
 
@@ -28,9 +29,7 @@ def trial_log(folder: Path, trial: str, *, whole: bool = True) -> str:
     manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
-        raise RecordError(
-            f"Expected a trial of {folder}, got {trial!r}; it has {', '.join(sorted(trials)) or 'none yet'}"
-        )
+        raise RecordError(f"Expected a trial of {folder}, got {trial!r}{_known(trial, trials)}")
     every = estimate_points(sweep.points().values(), trials, manifest.course.stages)
     points = [point for point in every if point.trial == trial]
     decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
@@ -68,7 +67,19 @@ def _training(entry: Entry) -> str:
     return f"{words}; {entry.scores.event.steps} releases of scores planned, {scored} made"
 
 
+def _known(asked: str, trials: Collection[str]) -> str:
+    """Return the trials that may be meant, or which there are."""
+    if asked.isdecimal() and (near := name_trial(int(asked))) in trials:
+        return f"; did you mean {near!r}?"
+    if not trials:
+        return "; it has none yet"
+    return did_you_mean(asked, trials, before="; ") or f"; it has {min(trials)} to {max(trials)}"
+
+
 def _epoch(point: Point, decision: DecisionRow | None) -> str:
-    values = ", ".join(f"{name} {point.values[name]:.4g}{in_brackets(point.interval(name))}" for name in point.values)
+    shown = {name: f"{value:.4g}" for name, value in point.values.items()}
+    if "epsilon" in shown:
+        shown["epsilon"] = round_up(point.values["epsilon"])  # never less than it is
+    values = ", ".join(f"{name} {text}{in_brackets(point.interval(name))}" for name, text in shown.items())
     kept = f"; model {point.model}" if point.model else ""
     return f"epoch {point.moment}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")

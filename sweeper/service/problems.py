@@ -33,7 +33,7 @@ from sweeper.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-MAX_DETAIL = 1000
+MAX_DETAIL = 4000
 
 
 class Problem(BaseModel):
@@ -69,7 +69,8 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 def problem(status: int, detail: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer in the one shape."""
-    said = " ".join(detail.split())[:MAX_DETAIL]
+    said = " ".join(detail.split())
+    said = said if len(said) <= MAX_DETAIL else f"{said[: MAX_DETAIL - 1]}\N{HORIZONTAL ELLIPSIS}"
     content = Problem(title=HTTPStatus(status).phrase, status=status, detail=said, request_id=request_id)
     return Response(json.dumps(content.model_dump()), status, dict(headers or {}), MEDIA_TYPE)
 

@@ -40,6 +40,7 @@ class ImportancesInfo(FigureInfo):
 
     parameters: tuple[str, ...]  # dotted names, the one that matters most for the utility first
     importances: tuple[Importance, ...]  # one for each result; none with too few trials
+    enough: bool  # whether there are as many trials as a forest needs
     seen: str  # how many trials or configurations the forest learnt from, in words
     note: str = ""  # what was compared, where that are not all trials
 
@@ -59,6 +60,7 @@ def info(data: SweepData) -> ImportancesInfo:
         **header(data, "what mattered"),
         parameters=parameters,
         importances=data.importances if parameters else (),
+        enough=len(shown.reached) >= LEAST_TRIALS,
         seen=number_of(min(len(shown.reached), MOST_TRIALS), shown.subject),
         note=shown.note,
     )
@@ -91,9 +93,8 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         margin={"t": 92 + (28 if info.narrow else 16) * bool(info.note) + _more(info), "b": _TICKS_BELOW},
     )
     if not info.importances:
-        figure.update_annotations(
-            selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials, or nothing to learn from them"
-        )
+        why = f"{info.seen} say nothing of it" if info.enough else f"fewer than {LEAST_TRIALS} trials"
+        figure.update_annotations(selector={"text": "no points yet"}, text=why)
         return figure
     columns = min(_NARROW_COLUMNS, len(info.explained)) if info.narrow else len(info.explained)
     _draw(figure, info, theme, columns=columns, rows=rows)

@@ -376,7 +376,7 @@ def _remarks(data: SweepData) -> str:
         said += " Lines pass the better of the last weights and averages of them (free points)"
         said += ", but for noisy scores the last weights." if is_noisy(data.result) else "."
     if any(step.interval for step in found.steps):
-        said += " The pale band is the 95 % interval of that best score, which leaves out that it was selected."
+        said += f" The pale band is the 95 % interval of that best score, {found.sure_as}."
     if any(step.is_explorer for step in found.steps):
         said += " The dotted steps are the best of explorers, the solid ones of finals."
     if not found.stages and any(t.intervals[-1] for t in found.trajectories):

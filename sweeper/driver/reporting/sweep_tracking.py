@@ -133,7 +133,7 @@ def _name_results(front: Front) -> dict[str, str]:
     for point in _best_point(front) if tells_own_epsilons(front) else ():
         tags[BEST_TAG] = f"{score_by_split(point, judged, front.claim)} ({point.label})"
     if price is not None and price.released:
-        tags[PRICE_TAG] = f"epsilon {round_up(price.epsilon)} at delta {price.delta!r}"
+        tags[PRICE_TAG] = f"epsilon {round_up(price.epsilon)} at delta {price.delta!r}{price.doubt}"
     return tags
 
 
@@ -143,7 +143,8 @@ def _name_sweep(front: Front, folder: str) -> dict[str, str]:
     if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
-    return {NAME_TAG: f"{name_score(found[0], judged, front.claim)}, eps {round_up(price.epsilon)}, {folder}"}
+    cost = f"eps {round_up(price.epsilon)}{price.doubt}"
+    return {NAME_TAG: f"{name_score(found[0], judged, front.claim)}, {cost}, {folder}"}
 
 
 def _name_trial(front: Front, trial: str) -> dict[str, str]:

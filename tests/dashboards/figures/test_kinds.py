@@ -91,7 +91,9 @@ def test_bars_are_called_what_they_are_and_panels_of_a_column_are_of_one_size(sw
 
 def test_few_trials_say_so(with_configs):
     figure = importances.plot(importances.info(with_configs({"a": 1}, {"a": 2})))
-    assert [a.text for a in figure.layout.annotations] == ["fewer than 8 trials, or nothing to learn from them"]
+    assert [a.text for a in figure.layout.annotations] == ["fewer than 8 trials"]
+    many = replace(importances.info(with_configs(*({"a": i} for i in range(9)))), importances=())
+    assert [a.text for a in importances.plot(many).layout.annotations] == ["9 trials say nothing of it"]
     assert len(figure.data) == 0
 
 

@@ -67,7 +67,8 @@ def test_sweeps_are_listed_noted_tagged_and_a_picked_one_is_verified(sweep_copy,
     front = sweep.front()
     assert (row["sweep"], row["status"], row["trials"]) == (str(sweep_copy), "completed", 3)
     assert row["price"] == front.price.epsilon
-    assert row["best"] == max(point.values[row["objective"]] for point in front.front_points)
+    found = max(front.front_points, key=lambda point: point.values[row["objective"]])
+    assert (row["best"], row["rows"]) == (found.test[row["objective"]], "test"), "which the console lists too"
     assert sweeper.list(tmp_path / "nothing").empty
     picked = tmp_path / "picked"
     sweep.pick().write(picked)

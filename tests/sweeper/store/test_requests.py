@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -210,8 +211,16 @@ def test_a_log_tells_what_happened_in_order(folder):
     starts += ("Traceback", "ValueError")
     assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-8:], starts, strict=True)] == [True] * 8
     assert lines[-6].endswith("rank 1 of 1")
-    with pytest.raises(RecordError, match=r"a trial of .*, got 't9'; it has t0001, t0002, t0003"):
-        trial_log(folder, "t9")
+    for asked, known in (("t9", "it has t0001 to t0003"), ("2", "did you mean 't0002'"), ("t0004", "did you mean")):
+        with pytest.raises(RecordError, match=f"a trial of .*, got '{asked}'; {known}"):
+            trial_log(folder, asked)
+
+
+def test_a_log_states_no_epsilon_that_is_less_than_it_is(folder):
+    sweep = SweepFolder(folder)
+    (point,) = [one for one in sweep.points().values() if one.key == ("t0001", 1, "")]
+    sweep.save_points([replace(point, values={"epsilon": 1.23401, "accuracy": 0.91})])
+    assert "epoch 1: epsilon 1.235, accuracy 0.91" in trial_log(folder, "t0001")
 
 
 def test_a_log_tells_of_scores_that_were_paid_for(folder, event):

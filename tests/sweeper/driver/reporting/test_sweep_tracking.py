@@ -98,6 +98,11 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert (tags.get("sweeper.best") == told_best) != hidden
     assert (tags.get("mlflow.runName") == f"validation accuracy {value_text(POINT, 'accuracy')}, eps 5, x") != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
+    doubted = make_front([POINT], sweep="x", ledger=ledger, claim=replace(front.claim, chosen=("batch_size",)))
+    conclude(again := Told(), doubted, status="completed")
+    marked = again.calls[1][2]
+    assert marked["sweeper.price"] == "epsilon 5 at delta 0.0001 (not proven)"
+    assert hidden or marked["mlflow.runName"].endswith(", eps 5 (not proven), x")
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
 
