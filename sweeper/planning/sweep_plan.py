@@ -27,6 +27,8 @@ from sweeper.specification.settings import PrivacySettings, ResourceSettings
 from sweeper.store.manifest import Course
 from sweeper.trials.settings import TrialSettings
 
+_FEW_EVENTS = 16  # whose composition takes seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSpec:
@@ -184,7 +186,8 @@ class SweepPlan:
     def resumed_price(self, charged: ChargedEvents, plans: Sequence[Plan], trials: int) -> Price | None:
         """Price what is charged together with so many trials, as if each spent what the dearest of these plans does.
 
-        ``None`` where there are trials and no plans. It is computed as closely as `expected_price`.
+        ``None`` where there are trials and no plans. Of few distinct events it is computed as closely as
+        `expected_price`, of more, which would take minutes, as an upper bound.
         """
         splits = [list(charged.training), list(charged.validation), list(charged.test)]
         if trials:
@@ -195,7 +198,8 @@ class SweepPlan:
             training, scores = to_come.expected_events([found[0]])
             splits[0] += training
             splits[1] += scores
-        return compose(splits, self.privacy.delta, tight=True, apart=charged.apart and self._apart)
+        tight = len({event for split in splits for event in split}) <= _FEW_EVENTS
+        return compose(splits, self.privacy.delta, tight=tight, apart=charged.apart and self._apart)
 
     @property
     def _apart(self) -> bool:

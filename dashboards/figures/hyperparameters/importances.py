@@ -22,7 +22,7 @@ _NARROW_COLUMNS = 2
 _BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
 _TICKS_BELOW, _LINE = 44, 18  # pixels below panels for their ticks, and for a line
 _PAD = 0.08  # of an axis, beyond its whiskers
-_GAP = 0.27  # between rows of panels, as a share of the height
+_LINE_BESIDE = 16  # pixels of a line beside a panel
 _HOW_TO_READ = (
     "Permutation importance: R² lost when values are shuffled, with 95 % intervals "
     "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: perhaps chance, or less than 5 % of R². "
@@ -84,21 +84,26 @@ def rows(info: ImportancesInfo) -> Table:
 def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the importances side by side, on one scale; results that are not explained are named below."""
     rows = -(-len(info.explained) // _NARROW_COLUMNS) if info.narrow else 1
+    top = 92 + (28 if info.narrow else 16) * bool(info.note) + _more(info)
+    between = _TICKS_BELOW + 3 * _LINE + _more(info)  # rows of panels, for ticks and titles
+    panel = _BAR_PIXELS * max(4, len(info.parameters)) + (54 if rows < 2 else 0)
+    inner = max(rows, 1) * panel + max(rows - 1, 0) * between
     figure = new_figure(
         info,
         theme,
         empty=not info.importances,
-        height=190 + _BAR_PIXELS * max(4, len(info.parameters)) * max(rows, 1),
+        height=top + inner + _TICKS_BELOW,
         showlegend=False,
-        margin={"t": 92 + (28 if info.narrow else 16) * bool(info.note) + _more(info), "b": _TICKS_BELOW},
+        margin={"t": top, "b": _TICKS_BELOW},
     )
     if not info.importances:
         why = f"{info.seen} say nothing of it" if info.enough else f"fewer than {LEAST_TRIALS} trials"
         figure.update_annotations(selector={"text": "no points yet"}, text=why)
         return figure
     columns = min(_NARROW_COLUMNS, len(info.explained)) if info.narrow else len(info.explained)
-    _draw(figure, info, theme, columns=columns, rows=rows)
-    _say_how_to_read(figure, info, theme, has_room=len(info.explained) % columns > 0)
+    _draw(figure, info, theme, columns=columns, rows=rows, gap=between / inner)
+    room = (panel + _TICKS_BELOW) // _LINE_BESIDE if len(info.explained) % columns else 0
+    _say_how_to_read(figure, info, theme, has_room=len(wrap(_how_to_read(info), _LETTERS_BESIDE)) <= room)
     figure.update_yaxes(
         autorange="reversed", type="category", dtick=1, showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
@@ -123,7 +128,8 @@ def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, 
         place = {"x": 1.0, "xanchor": "right", "y": lower[1], "yanchor": "top", "align": "left"}
     lines = wrap(_how_to_read(info), letters)
     if not has_room:
-        figure.update_layout(margin={"b": _TICKS_BELOW + _LINE * len(lines)})
+        more = _LINE * len(lines)
+        figure.update_layout(margin={"b": _TICKS_BELOW + more}, height=figure.layout.height + more)
     figure.add_annotation(
         text="<br>".join(lines),
         **place,
@@ -139,12 +145,12 @@ def _how_to_read(info: ImportancesInfo) -> str:
     return _HOW_TO_READ.format(info.seen) + words
 
 
-def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
-    """Add the panels, row by row from the top, each below its title."""
+def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int, gap: float) -> None:
+    """Add the panels, row by row from the top, each below its title; ``gap`` between rows as a share of the height."""
     labels = short_names(info.parameters, [one.target for one in info.importances])
     look = {"range": _ends(info), "tickformat": ".2~f", "nticks": 3 if info.narrow else 6}
     look |= {"zeroline": True, "zerolinecolor": theme.line, "zerolinewidth": 1}
-    gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
+    gap, beside = gap if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
     for i, importance in enumerate(info.explained):
         row, column = divmod(i, columns)

@@ -155,6 +155,14 @@ def test_a_sweep_that_goes_on_is_never_said_to_cost_less_than_it_has_spent(spec,
     assert said.endswith(f"(epsilon {already}, 5 trials) and 1 trial to go on with. Each further trial adds to it.")
 
 
+def test_what_many_different_trainings_have_spent_is_an_upper_bound(spec, digits, event):
+    plan = make_sweep_plan(spec, digits)
+    for count, tight in ((16, True), (17, False)):
+        spent = [replace(event, steps=event.steps + i) for i in range(count)]
+        said = state_resumed(plan, digits, resumed(spent)).announcement
+        assert f"Price: epsilon {round_up(price(spent, 1e-4, tight=tight).epsilon)} at" in said
+
+
 def test_a_sweep_with_nothing_left_to_train_states_what_is_spent(spec, digits, event):
     said = state_resumed(make_sweep_plan(spec, digits), digits, resumed([event] * 2, again=1)).announcement
     already = round_up(price([event] * 2, 1e-4, tight=True).epsilon)

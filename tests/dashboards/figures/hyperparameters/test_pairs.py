@@ -268,7 +268,15 @@ def test_panels_of_importances_are_of_one_size_and_the_picture_says_that_a_loss_
         (words,) = [one for one in figure.layout.annotations if one.text.startswith("Permutation")]
         assert "(n = 12 trials)" in words.text.replace("<br>", " ").replace("\N{NO-BREAK SPACE}", " ")
         assert words.text.replace("<br>", " ").endswith("It may exceed the R² above the bars.")
-        assert (words.y > 0) is narrow  # in the place of a fourth panel
+        assert words.y == 0, "two settings make panels too low for it beside them"
+    data = with_configs(*({"a": i % 2, "b": i % 3, **{f"c{n}": (i + n) % 5 for n in range(6)}} for i in range(12)))
+    losses = {"a": 0.9, "b": 0.1, **{f"c{n}": 0.0 for n in range(6)}}
+    data.__dict__["importances"] = tuple(Importance(name, 0.4, losses) for name in names)
+    figure = importances.FIGURE.draw(data, narrow=True)
+    (words,) = [one for one in figure.layout.annotations if one.text.startswith("Permutation")]
+    assert words.y > 0, "in the place of a fourth panel"
+    tall = figure.layout.yaxis2.domain[1] * figure.layout.height
+    assert 16 * (words.text.count("<br>") + 1) < tall
 
 
 def test_whiskers_of_losses_near_0_are_drawn_whole(with_configs):
