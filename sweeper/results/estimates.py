@@ -10,11 +10,12 @@ where m, b and c are of the stage, u_i of the trial, and g_i is a Brownian motio
 backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Given the deviations v of u_i and w of g_i,
 all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional to the
 marginal likelihood. Some trainings never settle, or collapse at their end: h_i is a Brownian motion forwards, of
-covariance x^2 min(t, t'), and x of each trial 0, 0.03, 0.1 or 0.3, by the odds 3 to 1 to 1 to 1 and its likelihood. A
-score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points that were chosen as the best,
-Efron 2011, "Tweedie's formula and selection bias"). One that is better is not drawn to many that are alike: a trial is
-far from the others with probability 1/4, and u_i then has a deviation of 0.2 instead of v. Which trials are is found
-with the trend of the others, and the posterior is the mixture's.
+covariance x^2 min(t, t'), and x of each trial 0, 0.03, 0.1 or 0.3; or it is one jump of deviation 0.1 in the last
+epoch, of which no later one says something: by the odds 3 to 1 to 1 to 1 to 3, and its likelihood. A score that was
+lucky is thereby drawn to the others (Efron and Morris 1975; for points that were chosen as the best, Efron 2011,
+"Tweedie's formula and selection bias"). One that is better is not drawn to many that are alike: a trial is far from the
+others with probability 1/4, and u_i then has a deviation of 0.2 instead of v. Which trials are is found with the trend
+of the others, and the posterior is the mixture's.
 
 **The winner of a private selection** is seen alone, the best of a secret number K of candidates, of a geometric law
 with public mean 1 / gamma. Given m, b, c, v and w that changes nothing: what the others scored says nothing of the

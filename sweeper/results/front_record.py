@@ -148,9 +148,9 @@ class FrontRecord:
     def knee(self) -> Point | None:
         """The knee, see `sweeper.pareto.knee`, among points that beat the majority-class baseline; None without one."""
         utility = next((one.name for one in self.objectives if one.name != "epsilon"), "")
-        least = self.claim.baselines.constant(utility)
+        ends = self.claim.baselines.ends(utility)
         points = [point for point in self.points if point.key in self.on_front]
-        beating = [point for point in points if least is None or point.values.get(utility, -inf) > least]
+        beating = [point for point in points if ends is None or point.values.get(utility, -inf) > ends[1]]
         return knee(beating, self.objectives, self.box)
 
     def to_json(self) -> dict[str, Any]:

@@ -19,13 +19,24 @@ _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
 _FAR_STD = 0.2  # of u_i of a trial that is far from the others
 _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
-_JUMPS = ((0.03, 1.0 / 3.0), (0.1, 1.0 / 3.0), (0.3, 1.0 / 3.0))  # of h_i, the deviation at the end and its odds
-_NO_JUMP = (0.0, 1.0)
 _ROUNDS = 3  # of finding those trials and the trend of the others
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """How much a training may jump, as deviations at its end: over its course, and in its last epoch alone."""
+
+    course: float
+    last: float
+    odds: float  # that it does, before its scores are seen
+
+
+_NO_JUMP = Jumps(course=0.0, last=0.0, odds=1.0)
+_JUMPS = (*(Jumps(std, 0.0, 1.0 / 3.0) for std in (0.03, 0.1, 0.3)), Jumps(0.0, 0.1, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +93,8 @@ class TrialScores:
         return self.variance + of_epoch * whole, self.assumed.trial * whole
 
     @property
-    def jumps(self) -> tuple[tuple[float, float], ...]:
-        """Deviations of what one training does at its end by jumps, with their odds: none where it has one score."""
+    def jumps(self) -> tuple[Jumps, ...]:
+        """How much it may jump: not at all where it has one score, whose trial may be far from the others."""
         return (_NO_JUMP, *(_JUMPS if self.assumed.may_jump and len(self.scores) > 1 else ()))
 
 
@@ -106,7 +117,7 @@ class _Alike:
 
     s: tuple[float, ...]
     variances: tuple[float, float]  # of what is an epoch's own, and a trial's own
-    jumps: tuple[tuple[float, float], ...]
+    jumps: tuple[Jumps, ...]
     centred: Floats  # (T, E) scores
     places: NDArray[np.int64]  # (T, E) where each stands among all
 
@@ -125,9 +136,9 @@ def _solve(groups: Sequence[_Alike], trial_std: float, curve_std: float) -> tupl
     """Return log evidence, means and variances given the deviations of trials and curves, group by group."""
     kinds = [
         [
-            (_law(one.s, v, curve_std, jump, *one.variances), log(of_far * of_jump))
+            (_law(one.s, v, curve_std, jumps, *one.variances), log(of_far * jumps.odds))
             for v, of_far in ((trial_std, 1.0), (_FAR_STD, _FAR_ODDS))
-            for jump, of_jump in one.jumps
+            for jumps in one.jumps
         ]
         for one in groups
     ]
@@ -162,9 +173,9 @@ def _solve(groups: Sequence[_Alike], trial_std: float, curve_std: float) -> tupl
 def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Floats]:
     """Return `posterior` of the winner of a private selection of so many candidates on average."""
     weights, means, variances = [], [], []
-    for v, w, (jump, odds) in product(_TRIAL_STDS, _CURVE_STDS, curve.jumps):
-        evidence, level_means, variance, below = _at_levels(curve, v, w, jump)
-        density = odds * np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
+    for v, w, jumps in product(_TRIAL_STDS, _CURVE_STDS, curve.jumps):
+        evidence, level_means, variance, below = _at_levels(curve, v, w, jumps)
+        density = jumps.odds * np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
         weights.append(density)
         means.append(level_means)
         variances.append(np.broadcast_to(variance, level_means.shape))
@@ -175,10 +186,10 @@ def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Fl
 
 
 def _at_levels(
-    curve: TrialScores, trial_std: float, curve_std: float, jump_std: float
+    curve: TrialScores, trial_std: float, curve_std: float, jumps: Jumps
 ) -> tuple[float, Floats, Floats, Floats]:
     """Return, given the deviations, log evidence, means by level, variances, and F by level."""
-    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, jump_std, *curve.own_variances)
+    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, jumps, *curve.own_variances)
     spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
     centred = curve.scores - _MEAN
     weighed = law.inverse @ centred
@@ -228,14 +239,15 @@ class _Law:
 
 @lru_cache(maxsize=4096)
 def _law(
-    s: tuple[float, ...], trial_std: float, curve_std: float, jump_std: float, variance: float, own_sampling: float
+    s: tuple[float, ...], trial_std: float, curve_std: float, jumps: Jumps, variance: float, own_sampling: float
 ) -> _Law:
     """Return the law of trials that are scored at these moments: the same for all of them."""
     moments = np.array(s)
     design = np.column_stack([moments**power for power in range(len(_TREND_STDS))])
     squares = moments**2
     flat, jumping = (np.minimum(one[:, None], one[None, :]) for one in (squares, np.exp(moments)))
-    signal = trial_std**2 + curve_std**2 * flat + jump_std**2 * jumping
+    is_last = moments == moments.max()
+    signal = trial_std**2 + curve_std**2 * flat + jumps.course**2 * jumping + jumps.last**2 * np.outer(is_last, is_last)
     inverse = np.linalg.inv(signal + variance * np.eye(len(s)) + own_sampling)
     gain = signal @ inverse
     return _Law(

@@ -216,6 +216,29 @@ def test_intervals_cover_trainings_that_jump(trial, curves, rows, std):
     assert np.mean(of_best) > 0.85
 
 
+@pytest.mark.parametrize(
+    ("fall", "std", "rows", "epochs"),
+    [(0.08, 0.03, 1000, 10), pytest.param(0.04, 0.01, 3000, 10, marks=pytest.mark.long)],
+)
+def test_intervals_cover_trainings_that_fall_in_their_last_epoch(trial, fall, std, rows, epochs):
+    rng, covered, of_fallen = np.random.default_rng(4), [], []
+    trials = [trial(number, std, [2 * epoch for epoch in range(1, epochs + 1)], rows) for number in range(1, 13)]
+    for _ in range(25):
+        truths_TE = np.full((12, epochs), 0.8) + 0.01 * rng.normal(size=(12, 1))
+        falls_T = rng.random(12) < 0.2
+        truths_TE[falls_T, -1] -= fall
+        thresholds = rng.random(rows)
+        scores_TE = (thresholds < truths_TE[..., None]).mean(axis=-1) + std * rng.normal(size=truths_TE.shape)
+        points = [point for one, row in zip(trials, scores_TE.tolist(), strict=True) for point in points_of(one, row)]
+        found = estimate_points(points, {one.id: one for one in trials})
+        lows, highs = np.array([point.interval("accuracy") for point in found]).T.reshape(2, *truths_TE.shape)
+        last_T = ((lows <= truths_TE) & (truths_TE <= highs))[:, -1]
+        covered += last_T.tolist()
+        of_fallen += last_T[falls_T].tolist()
+    assert np.mean(covered) > 0.91
+    assert np.mean(of_fallen) > 0.7
+
+
 @pytest.mark.parametrize("follows", [1.0, 0.8, 0.0])
 def test_the_luckiest_of_models_that_have_learnt_nothing_is_not_called_better_than_chance(trial, follows):
     """Labels are coins, and each model errs on rows of its own, as after the epoch before up to a correlation."""
