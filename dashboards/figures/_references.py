@@ -50,11 +50,9 @@ def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]
     has_counted = baselines.rows and baselines.majority_source in (MajoritySource.ROWS, None)
     how = _ON_VALIDATION if has_counted else _KNOWN_FROM.get(baselines.majority_source, "")
     how = how if "validation" in baselines.majority else ", at least"
-    ends = baselines.ends(name)
-    if constant is None or ends is None:
+    if constant is None:
         return ()
-    interval = ends if ends[0] < ends[1] else None
-    return (Reference(_CONSTANT.get(name, f"majority class{how}"), constant, interval),)
+    return (Reference(_CONSTANT.get(name, f"majority class{how}"), constant, baselines.interval(name)),)
 
 
 def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference, ...], name: str, theme: Theme) -> None:

@@ -105,14 +105,9 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
         known and data.utility not in (AUROC, BALANCED) and data.result.claim.evaluation == Evaluation.PUBLIC.value
     )
     rows = " on validation rows" if counted else ""
-    shown = f"{show(data.utility, reached)}{_noisy_ends(data)}{rows}"
+    interval = in_parentheses(data.utility, baselines.interval(data.utility))
+    shown = f"{show(data.utility, reached)}{interval}{rows}"
     return {"majority-class baseline": (f"{data.utility} {shown}", note)}
-
-
-def _noisy_ends(data: SweepData, split: str = "validation") -> str:
-    """The interval of the majority-class baseline in parentheses, where it is known with noise."""
-    ends = data.result.claim.baselines.ends(data.utility, split)
-    return in_parentheses(data.utility, ends) if ends is not None and ends[0] < ends[1] else ""
 
 
 def constant_in_words(data: SweepData, split: str = "validation") -> str:
@@ -136,7 +131,8 @@ def constant_in_words(data: SweepData, split: str = "validation") -> str:
     source = f" on {split} rows"
     if claim.evaluation == Evaluation.PRIVATE.value:
         source = _SHARES[claim.baselines.majority_source]
-    return f"Always predicting the most frequent class reaches {value}{_noisy_ends(data, split)}{source}."
+    interval = in_parentheses(data.utility, claim.baselines.interval(data.utility, split))
+    return f"Always predicting the most frequent class reaches {value}{interval}{source}."
 
 
 def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:

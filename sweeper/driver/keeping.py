@@ -17,7 +17,7 @@ from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
 if TYPE_CHECKING:
     import pandas as pd
 
-_ENDS = ("hypervolume_low", "hypervolume_high")
+_BEST_ENDS, _ENDS = ("best_low", "best_high"), ("hypervolume_low", "hypervolume_high")
 
 
 @called_by_users()
@@ -28,9 +28,10 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
     Returns:
         One row per sweep: ``sweep`` (its folder, for `load`), ``status``, how many ``trials``, the ``best`` value of
-        the first ``objective`` beside epsilon and which ``rows`` it is of (that of test rows where they are scored,
-        which validation rows chose), its ``price`` (an epsilon) and ``hypervolume``, with the ends of its interval
-        where scores are noisy; without a front, or one that can be read, the numbers are missing.
+        the first ``objective`` beside epsilon with the ends of its interval and which ``rows`` it is of (test rows
+        where they are scored, else the validation rows that chose it), its ``price`` (an epsilon) and ``hypervolume``,
+        with the ends of its interval where scores are noisy; without a front, or one that can be read, the numbers are
+        missing.
     """
     import pandas as pd
 
@@ -39,7 +40,7 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
         for line in recover_all(Path(out)):
             warnings.warn(line, stacklevel=3)
-    names = ["sweep", "status", "trials", "objective", "best", "rows", "price", "hypervolume", *_ENDS]
+    names = ["sweep", "status", "trials", "objective", "best", *_BEST_ENDS, "rows", "price", "hypervolume", *_ENDS]
     return pd.DataFrame.from_records([_row(folder) for folder in list_sweeps(out)], columns=names)
 
 
@@ -112,6 +113,7 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
     if judged is not None and found is not None:
         shown = shown_score(found, judged.name, front.claim)
         row |= {"objective": judged.name, "best": shown.value, "rows": shown.split}
+        row |= dict(zip(_BEST_ENDS, shown.interval or (), strict=False))
     row |= {} if front.price is None else {"price": front.price.epsilon}
     ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
     return row | {"trials": len(front.trials), "hypervolume": front.hypervolume, **dict(ends)}

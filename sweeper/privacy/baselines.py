@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
 from sweeper.records import ClassCounts, Interval
+from sweeper.rounding import in_brackets
 from sweeper.specification.objectives import (
     AUROC,
     BALANCED,
@@ -123,8 +124,13 @@ class Baselines:
         A score is no better for sure below the first, and better beyond the second.
         """
         reached = self.constant(name, split)
+        return self.interval(name, split) or (None if reached is None else (reached, reached))
+
+    def interval(self, name: str, split: str = "validation") -> Interval | None:
+        """Return the 95 % interval of what a constant prediction reaches, None where it has no noise."""
+        reached = self.constant(name, split)
         if reached is None or self.majority_interval is None or name in (AUROC, BALANCED):
-            return None if reached is None else (reached, reached)
+            return None
         low, high = self.majority_interval
         return min(low, reached), max(high, reached)
 
@@ -140,10 +146,9 @@ class Baselines:
             return ""
         least = "" if known in self.majority or name in (AUROC, BALANCED) else "at least "
         rows = f" on {known} rows" if known in self.majority and name not in (AUROC, BALANCED) else ""
-        low, high = self.ends(name, known) or (reached, reached)
-        if low < high:
-            return f"the majority-class baseline reaches {reached:.3f} [{low:.3f}, {high:.3f}], by the private sketch"
-        return f"the majority-class baseline reaches {least}{reached:.3f}{rows}"
+        interval = self.interval(name, known)
+        rows = rows if interval is None else ", by the private sketch"
+        return f"the majority-class baseline reaches {least}{reached:.3f}{in_brackets(interval)}{rows}"
 
     def advice(self, objectives: Iterable[str]) -> str:
         """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.
@@ -160,7 +165,8 @@ class Baselines:
             return ""
         better = AUROC if len(self.classes) == 2 else BALANCED
         return (
-            f"Accuracy says little here: the majority-class baseline reaches {share:.3f}. "
+            f"Accuracy says little here: the majority-class baseline reaches "
+            f"{share:.3f}{in_brackets(self.majority_interval)}. "
             f"Use search.objectives: [epsilon, {better}]."
         )
 

@@ -15,6 +15,7 @@ from sweeper.records import Objective, Point, SweepStatus
 from sweeper.results.budgets import OWN, tells_own_epsilons
 from sweeper.results.front import Front, read_front
 from sweeper.results.highlights import best_by_trial, best_of_trial, score_by_split, test_text, value_text
+from sweeper.results.trial_log import unknown_trial
 from sweeper.store.actions import NOTES_NAME, signature
 from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
@@ -80,8 +81,7 @@ def _append(folder: Path, trial: str, content: dict[str, str], by: str | None) -
     manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
-        known = f"{next(iter(trials))} to {list(trials)[-1]}" if trials else "none yet"
-        raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {known}")
+        raise unknown_trial(folder, trial, trials)
     append_alone(folder / NOTES_NAME, {"trial": trial, **signature(by), **content}, durable=True)
     return manifest
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from clipless.spelling import did_you_mean
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.privacy.entries import Entry
@@ -29,7 +28,7 @@ def trial_log(folder: Path, trial: str, *, whole: bool = True) -> str:
     manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
-        raise RecordError(f"Expected a trial of {folder}, got {trial!r}{_known(trial, trials)}")
+        raise unknown_trial(folder, trial, trials)
     every = estimate_points(sweep.points().values(), trials, manifest.course.stages)
     points = [point for point in every if point.trial == trial]
     decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
@@ -67,13 +66,12 @@ def _training(entry: Entry) -> str:
     return f"{words}; {entry.scores.event.steps} releases of scores planned, {scored} made"
 
 
-def _known(asked: str, trials: Collection[str]) -> str:
-    """Return the trials that may be meant, or which there are."""
+def unknown_trial(folder: Path, asked: str, trials: Collection[str]) -> RecordError:
+    """Return what says that a sweep has no such trial, with the one that may be meant, or those that it has."""
+    known = f"it has {min(trials)} to {max(trials)}" if trials else "it has none yet"
     if asked.isdecimal() and (near := name_trial(int(asked))) in trials:
-        return f"; did you mean {near!r}?"
-    if not trials:
-        return "; it has none yet"
-    return did_you_mean(asked, trials, before="; ") or f"; it has {min(trials)} to {max(trials)}"
+        known = f"did you mean {near!r}?"
+    return RecordError(f"Expected a trial of {folder}, got {asked!r}; {known}")
 
 
 def _epoch(point: Point, decision: DecisionRow | None) -> str:

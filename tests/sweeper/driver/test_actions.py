@@ -69,6 +69,7 @@ def test_sweeps_are_listed_noted_tagged_and_a_picked_one_is_verified(sweep_copy,
     assert row["price"] == front.price.epsilon
     found = max(front.front_points, key=lambda point: point.values[row["objective"]])
     assert (row["best"], row["rows"]) == (found.test[row["objective"]], "test"), "which the console lists too"
+    assert row["best_low"] < row["best"] < row["best_high"]
     assert sweeper.list(tmp_path / "nothing").empty
     picked = tmp_path / "picked"
     sweep.pick().write(picked)

@@ -76,6 +76,9 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     said = f"reaches 0.754 [{low:.3f}, {high:.3f}], by the private sketch"
     assert found.in_words("accuracy", "test").endswith(said)
     assert found.ends("balanced_accuracy") == (1 / 3, 1 / 3)
+    rare = replace(sketch, sums=((300.0,), (2.0,), (10.0,)))
+    low, high = (known := Baselines(classes=("a", "b", "c")).with_sketch(rare)).ends("accuracy")
+    assert f"reaches 0.962 [{low:.3f}, {high:.3f}]. Use" in known.advice(["accuracy"])
     few = replace(found, majority={}, rows={"validation": 40}).with_sketch(sketch)
     assert few.ends("accuracy")[0] < 0.6, "whose own classes may be others"
     noisy = replace(sketch, event=replace(event, noise_multiplier=100.0))

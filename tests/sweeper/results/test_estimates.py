@@ -157,6 +157,16 @@ def best_interval(trial, scores_TE, std, rows):
     return max(found, key=lambda point: point.values["accuracy"]).interval("accuracy")
 
 
+def release_and_cover(rng, trials, truths_TE, rows, std):
+    """Return points with estimates from noisy scores of trials, and whether their intervals hold the truth, (T, E)."""
+    thresholds = rng.random(rows)  # of the rows: all models err on those that are hard
+    scores_TE = (thresholds < truths_TE[..., None]).mean(axis=-1) + std * rng.normal(size=truths_TE.shape)
+    points = [point for one, row in zip(trials, scores_TE.tolist(), strict=True) for point in points_of(one, row)]
+    found = estimate_points(points, {one.id: one for one in trials})
+    lows, highs = np.array([point.interval("accuracy") for point in found]).T.reshape(2, *truths_TE.shape)
+    return found, (lows <= truths_TE) & (truths_TE <= highs)
+
+
 # Accuracies in 1/1000 after each of ten epochs, on 22,300 rows, of DP-SGD trainings of mlps on a made-up table: Adam,
 # learning rates of 0.01 to 0.3 and epsilons of 0.05 to 0.3, drawn by lot. Some never settle, or collapse at their end.
 COLLAPSING = """
@@ -202,12 +212,8 @@ def test_intervals_cover_trainings_that_jump(trial, curves, rows, std):
     trials = [trial(number, std, [2 * epoch for epoch in epochs], rows) for number, _ in enumerate(truths_TE, 1)]
     covered_RTE, of_best = [], []
     for _ in range(30):
-        thresholds = rng.random(rows)  # of the rows: all models err on those that are hard
-        scores_TE = (thresholds < truths_TE[..., None]).mean(axis=-1) + std * rng.normal(size=truths_TE.shape)
-        points = [point for one, row in zip(trials, scores_TE.tolist(), strict=True) for point in points_of(one, row)]
-        found = estimate_points(points, {one.id: one for one in trials})
-        lows, highs = np.array([point.interval("accuracy") for point in found]).T.reshape(2, *truths_TE.shape)
-        covered_RTE.append((lows <= truths_TE) & (truths_TE <= highs))
+        found, covered_TE = release_and_cover(rng, trials, truths_TE, rows, std)
+        covered_RTE.append(covered_TE)
         of_best.append(covered_RTE[-1].ravel()[np.argmax([point.values["accuracy"] for point in found])])
     covered_TE = np.mean(covered_RTE, axis=0)
     assert covered_TE.mean() > 0.95
@@ -227,12 +233,7 @@ def test_intervals_cover_trainings_that_fall_in_their_last_epoch(trial, fall, st
         truths_TE = np.full((12, epochs), 0.8) + 0.01 * rng.normal(size=(12, 1))
         falls_T = rng.random(12) < 0.2
         truths_TE[falls_T, -1] -= fall
-        thresholds = rng.random(rows)
-        scores_TE = (thresholds < truths_TE[..., None]).mean(axis=-1) + std * rng.normal(size=truths_TE.shape)
-        points = [point for one, row in zip(trials, scores_TE.tolist(), strict=True) for point in points_of(one, row)]
-        found = estimate_points(points, {one.id: one for one in trials})
-        lows, highs = np.array([point.interval("accuracy") for point in found]).T.reshape(2, *truths_TE.shape)
-        last_T = ((lows <= truths_TE) & (truths_TE <= highs))[:, -1]
+        last_T = release_and_cover(rng, trials, truths_TE, rows, std)[1][:, -1]
         covered += last_T.tolist()
         of_fallen += last_T[falls_T].tolist()
     assert np.mean(covered) > 0.91

@@ -211,7 +211,11 @@ def test_a_log_tells_what_happened_in_order(folder):
     starts += ("Traceback", "ValueError")
     assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-8:], starts, strict=True)] == [True] * 8
     assert lines[-6].endswith("rank 1 of 1")
-    for asked, known in (("t9", "it has t0001 to t0003"), ("2", "did you mean 't0002'"), ("t0004", "did you mean")):
+    for asked, known in (
+        ("t9", "it has t0001 to t0003"),
+        ("2", "did you mean 't0002'"),
+        ("t0004", "it has t0001 to t0003"),
+    ):
         with pytest.raises(RecordError, match=f"a trial of .*, got '{asked}'; {known}"):
             trial_log(folder, asked)
 
