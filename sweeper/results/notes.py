@@ -15,12 +15,11 @@ from sweeper.records import Objective, Point, SweepStatus
 from sweeper.results.budgets import OWN, tells_own_epsilons
 from sweeper.results.front import Front, read_front
 from sweeper.results.highlights import best_by_trial, best_of_trial, score_by_split, test_text, value_text
-from sweeper.results.trial_log import unknown_trial
 from sweeper.store.actions import NOTES_NAME, signature
 from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
 from sweeper.store.notes import read_notes
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder, unknown_trial
 from sweeper.tracking.client import destination_of, set_tags
 from sweeper.tracking.names import NOTE_TAG, clean, escape_markdown
 

@@ -1,17 +1,16 @@
 """What happened to one trial, in words: its configuration, plan, trainings, epochs, decisions and end."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from sweeper.adapters import dump
-from sweeper.errors import RecordError
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import Point, Trial, name_trial
+from sweeper.records import Point, Trial
 from sweeper.results.estimates import estimate_points
 from sweeper.rounding import in_brackets, round_up
 from sweeper.specification.fields.nested import flatten
-from sweeper.store.sweep_folder import DecisionRow, SweepFolder
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder, unknown_trial
 
 _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")
 
@@ -64,14 +63,6 @@ def _training(entry: Entry) -> str:
         return words
     scored = "not known how many" if entry.scored is None else str(entry.scored)
     return f"{words}; {entry.scores.event.steps} releases of scores planned, {scored} made"
-
-
-def unknown_trial(folder: Path, asked: str, trials: Collection[str]) -> RecordError:
-    """Return what says that a sweep has no such trial, with the one that may be meant, or those that it has."""
-    known = f"it has {min(trials)} to {max(trials)}" if trials else "it has none yet"
-    if asked.isdecimal() and (near := name_trial(int(asked))) in trials:
-        known = f"did you mean {near!r}?"
-    return RecordError(f"Expected a trial of {folder}, got {asked!r}; {known}")
 
 
 def _epoch(point: Point, decision: DecisionRow | None) -> str:

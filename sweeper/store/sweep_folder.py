@@ -10,7 +10,7 @@ here, by its name and by the mark in its ``sweep.json``, which copies of it carr
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from sweeper.adapters import dump, read
 from sweeper.errors import FAILURES_NAME, RecordError
-from sweeper.records import Point, PointKey, Trial
+from sweeper.records import Point, PointKey, Trial, name_trial
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_manifest, write_manifest
 from sweeper.store.older_scores import restate
@@ -260,6 +260,14 @@ def points_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) 
 def _records(kind: type[R], rows: Iterable[Mapping[str, object]], path: Path, first: int) -> list[R]:
     numbered = enumerate(rows, start=first)
     return [read(kind, row, f"on line {number} of {path}", "restore the file") for number, row in numbered]
+
+
+def unknown_trial(folder: Path, asked: str, trials: Collection[str]) -> RecordError:
+    """Return what says that a sweep has no such trial, with the one that may be meant, or those that it has."""
+    known = f"it has {min(trials)} to {max(trials)}" if trials else "it has none yet"
+    if asked.isdecimal() and (near := name_trial(int(asked))) in trials:
+        known = f"did you mean {near!r}?"
+    return RecordError(f"Expected a trial of {folder}, got {asked!r}; {known}")
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:
