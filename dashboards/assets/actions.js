@@ -89,20 +89,21 @@
       const found = await ask("POST", area.dataset.check, given, text);
       if (latest !== text) return;
       if (found.account?.refused) throw new Error(found.account.statement);
-      const say = (course) => (place.textContent = [`${found.name} can be run.`, course, found.price, found.account?.statement].filter(Boolean).join("\n"));
+      const say = (course, price = found.price) =>
+        (place.textContent = [`${found.name} can be run.`, course, price, found.account?.statement].filter(Boolean).join("\n"));
       say("Counting rows and trials…");
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
       delete form.dataset.once; // another text is another sweep
-      const statement = await ask("POST", `${area.dataset.check}?plan=true`, given, text).then(
-        ({ plan }) => plan?.statement,
+      const plan = await ask("POST", `${area.dataset.check}?plan=true`, given, text).then(
+        ({ plan }) => plan,
         (error) => {
           if (!(error.status >= 500)) throw error;
-          return error.message; // the service has failed, and the spec is valid
+          return { statement: error.message }; // the service has failed, and the spec is valid
         },
       );
       if (latest !== text) return;
-      say(statement);
+      say(plan?.statement, plan?.price);
       button.disabled = false;
     } catch (error) {
       if (latest !== text) return;

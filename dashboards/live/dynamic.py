@@ -4,7 +4,7 @@ They are the list, the head of a sweep, the page of a trial, and the forms. A re
 """
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,9 @@ from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
+from dashboards.summary import total_price
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownAccountError, UnknownSweepError
+from sweeper.privacy.ledger import Ledger
 from sweeper.service.accounts import VERIFIED_SECONDS, ServiceAccounts
 from sweeper.service.catalog import Catalog
 from sweeper.service.security.access import BROWSER
@@ -27,6 +29,7 @@ from sweeper.service.supervision.states import Standing
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steered
 
+_FURTHER = 1, 10  # trials, of which the form of an extension says the price
 PARTS = ("sweeps", "head", "trial", "trial-records", "action")
 PARTS_OF_ACCOUNTS = ("accounts", "account", "entries", "verdict")
 _OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
@@ -201,7 +204,31 @@ class DynamicFragments:
         if view.action in _OF_TRIALS:
             trial_page.known_trial(snapshot.sweep(), view.trial)
         manifest, region = self._manifest(snapshot), _region(snapshot)
-        return forms.form(forms.Asked(view=view, data=snapshot.data, manifest=manifest, region=region, key=rights.key))
+        hides = manifest is None or manifest.selects_privately
+        more = self._with_more(snapshot) if view.action is Action.EXTEND and not hides else {}
+        asked = forms.Asked(
+            view=view, data=snapshot.data, manifest=manifest, region=region, with_more=more, key=rights.key
+        )
+        return forms.form(asked)
+
+    def _with_more(self, snapshot: Snapshot) -> Mapping[int, float]:
+        """Return the price of a sweep that nothing fixes with further trials; none where it is not known."""
+        data = snapshot.data
+        if data is None or data.result.claim.exploratory:
+            return {}
+        price = total_price(data)
+        if price is None or price.fixed:
+            return {}
+
+        def make() -> Mapping[int, float]:
+            ledger = Ledger(snapshot.ledger)
+            charged = ledger.charged_with()
+            costs = {n: ledger.spending.prices(charged.with_more(n), price.delta, tight=True) for n in _FURTHER}
+            return {n: found["winner"].epsilon for n, found in costs.items()}
+
+        with suppress(RecordError):
+            return snapshot.once("with more", make)
+        return {}
 
     def _manifest(self, snapshot: Snapshot) -> Manifest | None:
         """Return what ``sweep.json`` says of a sweep, None where it cannot be read."""

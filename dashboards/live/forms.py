@@ -5,7 +5,7 @@ that it is a form of the session, see `sweeper.service.security.access`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.summary import total_price
 from dashboards.text import number, setting, show_epsilon
-from sweeper.privacy.pricing import value_name
+from sweeper.privacy.pricing import EXTENDED, state_unproven, value_name
 from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
@@ -56,6 +56,7 @@ class Asked:
     data: SweepData | None = None
     manifest: Manifest | None = None
     region: Sequence[str] = ()
+    with_more: Mapping[int, float] = field(default_factory=dict)  # epsilons with so many further trials
     key: str = ""
 
 
@@ -113,7 +114,7 @@ def price_of(action: Action, asked: Asked) -> str:
         case Action.RESUME:
             return _price_of_trials(asked, "the trials that are left")
         case Action.EXTEND:
-            return _price_of_trials(asked, "each further trial")
+            return f"{_price_of_trials(asked, 'each further trial')}{_with_more(asked.with_more)}"
         case Action.ENQUEUE:
             if _has_ended(asked):
                 return f"nothing now. It is tried first when the sweep is resumed or extended{spent}."
@@ -155,6 +156,14 @@ def _price_of_trials(asked: Asked, which: str) -> str:
         else f", for epsilon {setting(_largest(privacy['epsilon']))} at most"
     )
     return f"{which} adds to it{each}{_spent(asked.data)}."
+
+
+def _with_more(epsilons: Mapping[int, float]) -> str:
+    """Return what the sweep would cost with further trials, and that nothing proves it; empty where that is fixed."""
+    if not epsilons:
+        return ""
+    known = " and ".join(f"about {show_epsilon(epsilon)} with {trials} more" for trials, epsilon in epsilons.items())
+    return f" If each costs what the dearest so far did, it is {known}. {state_unproven([EXTENDED])}"
 
 
 def _largest(value: Any) -> Any:

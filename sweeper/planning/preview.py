@@ -139,7 +139,7 @@ def find_loose_bounds(plan: SweepPlan) -> str:
 
 
 def find_lack_of_signal(plan: SweepPlan, previews: Sequence[Preview]) -> str:
-    """Return that noise hides all rows together, and about which epsilon would do; empty where it does not.
+    """Return that noise hides all rows together, or nearly, and about which epsilon would do; empty where it does not.
 
     The reach of a training is ``N q sqrt(T) / sigma``: by so many standard deviations of its noise it moves weights if
     the gradients of all rows are as large as they may be and point the same way. That of the final counts; where
@@ -153,12 +153,13 @@ def find_lack_of_signal(plan: SweepPlan, previews: Sequence[Preview]) -> str:
         is_fixed = all(isinstance(values.get(name, 0.0), float | int) for name in _OWN_NOISE)
         events = [one.plan.event() for one in previews if is_fixed and one.plan.method is not Method.NON_PRIVATE]
     best = max(events, key=signal_of, default=None)
-    if best is None or (reach := plan.population * signal_of(best)) >= LEAST_REACH:
+    if best is None or (reach := plan.population * signal_of(best)) >= USUAL_REACH:
         return ""
     usual = price([replace(best, noise_multiplier=best.noise_multiplier * reach / USUAL_REACH)], plan.privacy.delta)
     needed = f"here an epsilon of about {usual.epsilon:.1g}" if usual.epsilon <= MOST_EPSILON else "here too few rows"
+    hidden = "hides all rows together" if reach < LEAST_REACH else "leaves little of the rows"
     return (
-        "The noise hides all rows together: if all gradients were as large as allowed and pointed the same way, a "
-        f"training would move its weights by {reach:.2g} standard deviations of the noise. Models stay at chance below "
-        f"about {LEAST_REACH:g}, and usually need {USUAL_REACH:g}: {needed}"
+        f"The noise {hidden}: if all gradients were as large as allowed and pointed the same way, a training would "
+        f"move its weights by {reach:.2g} standard deviations of the noise. Models stay at chance below about "
+        f"{LEAST_REACH:g}, and usually need {USUAL_REACH:g}: {needed}"
     )

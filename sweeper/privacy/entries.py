@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.pricing import signal_of
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import number_of
 
@@ -76,6 +77,12 @@ class ChargedEvents:
     test: Sequence[PoissonGaussian] = ()
     apart: bool = True
     selection: Terms | None = None
+
+    def with_more(self, trials: int) -> "ChargedEvents":
+        """Return it with further trials that each are charged what the dearest training and scores were."""
+        dearest = [sorted(events, key=signal_of)[-1:] for events in (self.training, self.validation)]
+        training, validation = (trials * one for one in dearest)
+        return replace(self, training=[*self.training, *training], validation=[*self.validation, *validation])
 
     @property
     def trainings_in_words(self) -> str:

@@ -130,7 +130,7 @@ def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str,
     client = MlflowClient(tracking_uri=wanted.uri)
     made = client.create_logged_model(
         client.get_run(run).info.experiment_id,
-        name=f"{wanted.sweep}-{picked.point.name}",
+        name=f"{wanted.sweep}-{picked.point.name}".replace(".", "-"),  # MLflow takes no points here
         source_run_id=run,
         tags=tags_of(picked),
         model_type="clipless",

@@ -273,6 +273,7 @@ class PlannedCourse(Answer):
     rows: int = Field(description="Training rows, or units of several rows: a public number.")
     seconds: float | None = Field(description="About, on the machine of the service.")
     statement: str
+    price: str = Field(description="Of the whole sweep; about, where nothing fixes it.")
 
     @classmethod
     def of(cls, checked: "check.CheckedSpec") -> "PlannedCourse":
@@ -283,6 +284,7 @@ class PlannedCourse(Answer):
             rows=checked.plan.population,
             seconds=None if checked.estimate is None else checked.estimate.seconds,
             statement=checked.course,
+            price=checked.plan.price_in_words,
         )
 
 

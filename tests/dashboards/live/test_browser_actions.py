@@ -156,7 +156,7 @@ def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(con
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(SPEC)
         expect(page.locator("#checked")).to_contain_text(
-            re.compile(r"typed can be run\.\s+digits, N = 1276 training rows\. \d+ .*Price: at most epsilon", re.DOTALL)
+            re.compile(r"typed can be run\.\s+digits, N = 1276 training rows\. \d+ .*Price: epsilon", re.DOTALL)
         )
         expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
         tab_to(page, "Submit")

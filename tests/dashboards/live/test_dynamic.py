@@ -14,10 +14,10 @@ from dashboards.live.header import Pace, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from dashboards.summary import best_of
-from dashboards.text import show_test, show_value
+from dashboards.text import show_epsilon, show_test, show_value
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import GROWS, UPPER_BOUND
+from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
@@ -315,6 +315,25 @@ def test_every_form_says_its_price_and_where_it_goes(show, growing, action):
     assert where.startswith(f"/api/v1/sweeps/{RUNNING}")
     assert 'data-key="k"' in page
     assert len(re.findall("<button", page)) == 1
+
+
+def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(show, ended, clock):
+    ledger = Ledger(ended.ledger)
+    events = [EVENT, replace(EVENT, noise_multiplier=2.0 * EVENT.noise_multiplier)]
+    for number, event in enumerate(events, 1):
+        ledger.open(f"t000{number}", event, marked=True)
+        ledger.draw(f"t000{number}")
+    page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
+    for more in (1, 10):
+        epsilon = price([*events, *[EVENT] * more], 1e-4, tight=True).epsilon
+        assert f"about {show_epsilon(epsilon)} with {more} more" in page
+    assert "The price is not proven: it assumes" in page
+    assert "not proven" not in show("part", "action", View(sweep=ENDED, action=Action.RESUME), WRITER)
+    hidden = replace(manifest_of(), spec=manifest_of().spec | {"search": {"selection": "private"}})
+    ended.write_manifest(hidden)
+    assert hidden.selects_privately
+    clock.now += 100
+    assert "with 10 more" not in show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
 
 
 @pytest.mark.usefixtures("ended")

@@ -67,11 +67,12 @@ def test_a_sensitivity_fraction_is_advised_where_bounds_are_loose(architecture, 
 @pytest.mark.parametrize(
     ("privacy", "said"),
     [
-        ({"epsilon": 0.003, "delta": 1e-4}, True),
-        ({"sweep_epsilon": 0.001, "delta": 1e-4}, True),
-        ({"sweep_epsilon": 0.1, "delta": 1e-4}, False),
-        ({"epsilon": {"log": [0.003, 3]}, "delta": 1e-4}, False),
-        ({"epsilon": None, "delta": None}, False),
+        ({"epsilon": 0.003, "delta": 1e-4}, "hides all rows together"),
+        ({"sweep_epsilon": 0.001, "delta": 1e-4}, "hides all rows together"),
+        ({"sweep_epsilon": 0.1, "delta": 1e-4}, "leaves little of the rows"),
+        ({"sweep_epsilon": 2.0, "delta": 1e-4}, ""),
+        ({"epsilon": {"log": [0.003, 3]}, "delta": 1e-4}, ""),
+        ({"epsilon": None, "delta": None}, ""),
     ],
 )
 def test_a_budget_whose_noise_hides_all_rows_is_warned_of(privacy, said):
@@ -80,7 +81,8 @@ def test_a_budget_whose_noise_hides_all_rows_is_warned_of(privacy, said):
     found = sweeper.check(small_content(privacy=given, training={"method": method}), measure=False)
     lack = find_lack_of_signal(found.plan, found.previews)
     lines = map(str, render_check(found.plan, found.data, found.previews).renderables)
-    assert [bool(lack), bool(lack) and f"{lack}." in lines] == [said, said]
+    assert lack.startswith(f"The noise {said}: " if said else "")
+    assert [bool(lack), bool(lack) and f"{lack}." in lines] == [bool(said)] * 2
     assert (lack in found.course, lack in " ".join(repr(found).split())) == (True, True)
     if said:
         plan = found.previews[0].plan

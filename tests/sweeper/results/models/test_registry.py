@@ -26,6 +26,7 @@ from sweeper.results.models.registry import (
     _signature,
     _store,
     input_in_words,
+    log_model,
     make_served_model,
     register,
     tags_of,
@@ -92,6 +93,11 @@ def test_a_registered_model_predicts_what_the_picked_one_does(registered, tracke
     assert str(model.metadata.signature.inputs) == "[Tensor('uint8', (-1, 8, 8))]"
     names = [column.name for column in model.metadata.signature.outputs]
     assert names == list(predictor(predictor.form.of_array(rows)).columns)
+
+
+def test_the_model_of_a_sweep_with_a_point_in_its_name_is_logged(registered, client, where):
+    made = log_model(registered.picked, replace(where, sweep="noise-0.5"), registered.run)
+    assert client.get_logged_model(made).name == f"noise-0-5-{registered.picked.point.name}"
 
 
 def test_no_pickle_and_no_row_is_in_it(registered, tracked):

@@ -1,6 +1,7 @@
 """What a team does to a sweep beside running it: every action, its refusals, and that none costs what it does not say."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,9 @@ def test_a_spec_is_planned_as_check_plans_it_where_its_data_are_here(serve):
     )
     plan = client.post("/api/v1/check?plan=true", content=text, headers=YAML).json()["plan"]
     assert (plan["trials"], plan["rehearsals"], plan["rows"]) == (1, 4, 1276), "four are rehearsed, one is trained"
+    assert plan["price"].startswith("Price: epsilon 1.99")
+    total = client.post("/api/v1/check?plan=true", content=SPEC, headers=YAML).json()["plan"]["price"]
+    assert re.match(r"Price: about epsilon [3-9]\.\d+ at delta 0.0001, .* the composition of all 3 trials, if", total)
     assert plan["statement"].startswith("digits, N = 1276 training rows. 4 configurations to rehearse on public rows")
     text = SPEC.replace("name: digits}", "name: mnist}")
     answer = client.post("/api/v1/check?plan=true", content=text, headers=YAML)
