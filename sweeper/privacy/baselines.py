@@ -83,15 +83,16 @@ class Baselines:
             without_privacy=dict(without_privacy or {}),
         )
 
-    def with_sketch(self, sketch: "Sketch | None") -> "Baselines":
+    def with_sketch(self, sketch: "Sketch | None", population: int) -> "Baselines":
         """Return them with the share of the most frequent class in a private sketch, where no other is known.
 
+        ``population`` is how many rows, or units, it counts. The interval is for new rows, as those of scores are.
         Where the noise of the sum of all counts is not far below it, nothing is known of shares.
         """
         if sketch is None or self.majority:
             return self
         counts = [sums[0] for sums in sketch.sums]  # negative ones too: without these the total would be too large
-        interval = _largest_share(counts, sketch.event.noise_multiplier, self.rows.get("validation", 0))
+        interval = _largest_share(counts, sketch.event.noise_multiplier, population)
         if interval is None:
             return self
         shares = dict.fromkeys(("validation", "test"), min(max(counts) / sum(counts), 1.0))
@@ -175,16 +176,16 @@ def _largest_share(counts: Sequence[float], noise: float, rows: int) -> Interval
     """Return the 95 % interval of the share of the most frequent class, by counts with noise of this deviation.
 
     A share p of the total S is one that the count c of its class does not reject: c - p S has mean 0 and variance
-    noise^2 ((1 - p)^2 + (K - 1) p^2), and the sampling error of so many rows, if any (Fieller 1954). The intervals of
-    all K classes hold together (Bonferroni), so that the largest share lies between the largest of both ends. None
-    where the noise of S is not far below it: nothing is known of shares.
+    noise^2 ((1 - p)^2 + (K - 1) p^2), and the sampling error of so many rows (Fieller 1954), for it is that among new
+    rows of the same kind. The intervals of all K classes hold together (Bonferroni), so that the largest share lies
+    between the largest of both ends. None where the noise of S is not far below it: nothing is known of shares.
     """
     total, classes = sum(counts), len(counts)
     square = NormalDist().inv_cdf(1.0 - 0.025 / classes) ** 2
-    hidden, sampled = square * noise**2, square * total**2 / rows if rows else 0.0
-    a = total**2 + sampled - hidden * classes
+    hidden, sampled = square * noise**2, square * total**2 / rows
     if total <= 0.0 or total**2 <= hidden * classes:
         return None
+    a = total**2 + sampled - hidden * classes
     ends = []
     for count in counts:
         b, c = 2.0 * (count * total - hidden) + sampled, count**2 - hidden

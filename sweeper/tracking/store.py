@@ -285,7 +285,8 @@ def runs_by_rehearsal(client: "MlflowClient", experiment: str, wanted: Destinati
 
 def _runs_of_sweep(client: "MlflowClient", experiment: str, wanted: Destination, which: str = "") -> list[Any]:
     """Return the runs of a sweep, and none of another one whose folder has the same name."""
-    runs = every_run(client, experiment, f"tags.`{SWEEP_TAG}` = '{wanted.sweep}'{which}")
+    quote = '"' if "'" in wanted.sweep else "'"
+    runs = every_run(client, experiment, f"tags.`{SWEEP_TAG}` = {quote}{wanted.sweep}{quote}{which}")
     return [run for run in runs if run.data.tags.get(ID_TAG) == wanted.id]
 
 

@@ -218,13 +218,14 @@ class Recorder:
         """
         prices = self.spending.prices(tight=tight)
         self.records.note_runs()
+        baselines = self.claim.baselines.with_sketch(self._read_sketch(), self.claim.population)
         return build_front(
             sweep=self._plan.name,
             objectives=self._plan.shared.objectives,
             trials=self.records.trials.values(),
             points=show_points(self.records.points.values(), self.records.trials, self.spending.stages),
             ledger=prices,
-            claim=replace(self.claim, baselines=self.claim.baselines.with_sketch(self._read_sketch())),
+            claim=replace(self.claim, baselines=baselines),
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,

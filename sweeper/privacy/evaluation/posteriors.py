@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import inf, log, sqrt
+from math import inf, log, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ _FAR_STD = 0.2  # of u_i of a trial that is far from the others
 _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
 _ROUNDS = 3  # of finding those trials and the trend of the others
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
+_GRID = 4  # shares per octave of which sampling errors are computed
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 
 Floats = NDArray[np.float64]
@@ -85,10 +86,12 @@ class TrialScores:
     def own_variances(self) -> tuple[float, float]:
         """The variances of what is an epoch's own, noise and sampling, and of sampling that is the trial's own.
 
-        They are those at about the size of its scores.
+        They are those at about the mean of its scores, within a tenth: few different laws have to be computed.
         """
-        middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
-        whole = middle * (1.0 - middle) / self.rows
+        mean = float(np.clip(self.scores.mean(), 0.0, 1.0))
+        rarer = max(min(mean, 1.0 - mean), 1.0 / self.rows)
+        rarer = min(0.5, 2.0 ** (round(_GRID * log2(rarer)) / _GRID))
+        whole = rarer * (1.0 - rarer) / self.rows
         of_epoch = self.assumed.epoch if len(self.scores) > 1 else 0.0  # one score has one error
         return self.variance + of_epoch * whole, self.assumed.trial * whole
 

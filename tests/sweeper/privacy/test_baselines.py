@@ -67,7 +67,7 @@ def test_a_share_that_is_declared_stands_for_private_labels_alone():
 def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     event = PoissonGaussian(noise_multiplier=5.0, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
     sketch = Sketch(event=event, sums=((300.0, 1.0), (-2.0, 0.0), (100.0, 9.0)))
-    found = Baselines(classes=("a", "b", "c")).with_sketch(sketch)
+    found = Baselines(classes=("a", "b", "c")).with_sketch(sketch, 10**9)
     assert found.constant("accuracy") == found.constant("accuracy", "test") == pytest.approx(300 / 398)
     assert found.constant("balanced_accuracy") == pytest.approx(1 / 3)
     assert found.majority_source == "sketch"
@@ -77,19 +77,19 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     assert found.in_words("accuracy", "test").endswith(said)
     assert found.ends("balanced_accuracy") == (1 / 3, 1 / 3)
     rare = replace(sketch, sums=((300.0,), (2.0,), (10.0,)))
-    low, high = (known := Baselines(classes=("a", "b", "c")).with_sketch(rare)).ends("accuracy")
+    low, high = (known := Baselines(classes=("a", "b", "c")).with_sketch(rare, 400)).ends("accuracy")
     assert f"reaches 0.962 [{low:.3f}, {high:.3f}]. Use" in known.advice(["accuracy"])
-    few = replace(found, majority={}, rows={"validation": 40}).with_sketch(sketch)
-    assert few.ends("accuracy")[0] < 0.6, "whose own classes may be others"
+    few = replace(found, majority={}).with_sketch(sketch, 40)
+    assert few.ends("accuracy")[0] < 0.6, "new rows may be of other classes"
     noisy = replace(sketch, event=replace(event, noise_multiplier=100.0))
-    assert Baselines(classes=("a", "b", "c")).with_sketch(noisy).majority == {}, (
+    assert Baselines(classes=("a", "b", "c")).with_sketch(noisy, 400).majority == {}, (
         "noise of the total is not far below it"
     )
     declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
-    assert declared.with_sketch(sketch) == declared
-    assert found.with_sketch(None) == found
+    assert declared.with_sketch(sketch, 400) == declared
+    assert found.with_sketch(None, 400) == found
     nothing = replace(sketch, sums=((-1.0,), (-2.0,), (-0.5,)))
-    assert Baselines(classes=("a", "b", "c")).with_sketch(nothing).majority == {}
+    assert Baselines(classes=("a", "b", "c")).with_sketch(nothing, 400).majority == {}
 
 
 def test_an_evaluation_that_nobody_knows_counts_as_private():
@@ -184,23 +184,24 @@ def test_the_majority_is_of_units_whose_rows_share_the_weight_of_one():
 
 
 @pytest.mark.parametrize(
-    "shares",
-    [(0.65, 0.35), (0.4, 0.2, 0.2, 0.2), (1 / 6,) * 6, (0.9, *[0.1 / 49] * 49)],
-    ids=["two", "four", "alike", "fifty"],
+    ("shares", "noise", "validation"),
+    [
+        ((0.65, 0.35), 16.0, 230),
+        ((0.65, 0.35), 2.0, 8500),
+        ((0.4, 0.2, 0.2, 0.2), 16.0, 230),
+        ((1 / 6,) * 6, 16.0, 230),
+        ((0.9, *[0.1 / 49] * 49), 8.0, 230),
+    ],
+    ids=["two", "few training rows", "four", "alike", "fifty"],
 )
-def test_the_interval_of_a_sketched_share_holds_it_and_no_constant_model_is_called_better(shares):
+def test_the_interval_of_a_sketched_share_holds_it_and_no_constant_model_is_called_better(shares, noise, validation):
     rng, held, certain = np.random.default_rng(3), [], []
-    event = PoissonGaussian(
-        noise_multiplier=16.0 if len(shares) < 50 else 8.0,
-        sampling_rate=1.0,
-        steps=1,
-        relation=Relation.ADD_OR_REMOVE_ONE,
-    )
+    event = PoissonGaussian(noise_multiplier=noise, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
     claim = Claim.about(load("digits").metadata, 1000, delta=1e-5)
-    baselines = Baselines(classes=tuple(map(str, shares)), rows={"validation": 230, "test": 230})
+    baselines = Baselines(classes=tuple(map(str, shares)), rows={"validation": validation, "test": 230})
     for _ in range(400):
         counts = rng.multinomial(1000, shares) * sqrt(0.1) + event.noise_multiplier * rng.normal(size=len(shares))
-        known = baselines.with_sketch(Sketch(event=event, sums=tuple((float(one),) for one in counts)))
+        known = baselines.with_sketch(Sketch(event=event, sums=tuple((float(one),) for one in counts)), 1000)
         low, high = known.ends("accuracy")
         held.append(low <= max(shares) <= high)
         seen = rng.binomial(230, max(shares)) / 230 + 0.036 * rng.normal()

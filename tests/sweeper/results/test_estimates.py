@@ -12,7 +12,7 @@ from clipless.privacy.class_scores import ClassScores, ScoreForm, expect_scores,
 from clipless.testing import SeededSource
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.evaluation.paid_scores import spread_epochs
-from sweeper.privacy.evaluation.posteriors import TrialScores, posterior
+from sweeper.privacy.evaluation.posteriors import ASSUMPTIONS, TrialScores, posterior
 from sweeper.records import NoisyScores, Objective, Point, ScorePlan, Trial
 from sweeper.results.estimates import estimate_points, share
 from sweeper.results.highlights import best
@@ -146,6 +146,25 @@ def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, r
         of_best.append(covered[int(np.argmax([value for value, _ in found]))])
     assert np.mean(of_all) > 0.88
     assert np.mean(of_best) > 0.88
+
+
+@pytest.mark.parametrize("truth", [0.0, 0.004, 0.04, 0.31, 0.5, 0.94, 0.955, 0.99, 1.0])
+def test_sampling_errors_are_those_at_the_size_of_the_scores(truth):
+    one = TrialScores(np.zeros(2), np.full(2, truth), 0.0, 1000, ASSUMPTIONS[1])
+    expected = max(truth * (1 - truth), 0.001 * 0.999) / 1000
+    assert one.own_variances == pytest.approx((expected, expected), rel=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("truth", "rows", "std"), [(0.94, 1000, 0.003), (0.955, 3000, 0.002), (0.04, 1000, 0.003)])
+def test_intervals_cover_the_best_of_equal_models_near_zero_and_one(trial, truth, rows, std):
+    """Twenty trainings, each with the errors of its own rows."""
+    rng, covered = np.random.default_rng(0), []
+    for _ in range(30):
+        scores_TE = rng.binomial(rows, truth, size=(20, 1)) / rows + std * rng.normal(size=(20, 3))
+        low, high = best_interval(trial, scores_TE, std, rows)
+        covered.append(low <= truth <= high)
+    assert np.mean(covered) > 0.88
 
 
 def best_interval(trial, scores_TE, std, rows):

@@ -496,7 +496,8 @@ def test_a_sweep_that_goes_on_or_was_moved_finds_its_own_runs(id_, track):
 
 def test_a_copy_of_another_name_has_runs_of_its_own(track):
     told = track("here", "first")
-    assert find_runs(MlflowClient(tracking_uri=told.uri), replace(told, sweep="copy")) == {}
+    for other in ("copy", "o'neil"):
+        assert find_runs(MlflowClient(tracking_uri=told.uri), replace(told, sweep=other)) == {}
 
 
 @pytest.mark.parametrize("older", [False, True])
