@@ -23,12 +23,14 @@ _SQUARE, _SQUARE_OF_SEVERAL = 0.85, 0.66  # heights of square panels, of their s
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several, and between, in widths
 _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
-_LEAST_ROW = 17.0  # pixels that it takes at least
+_LEAST_ROW, _LEAST_ROW_OF_PAGE = 17.0, 21.0  # pixels that it takes at least, in a column and wider
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 47.0, 11.5  # pixels
 _SLIM, _WIDE = frozenset(" fijlrtI.,:;'|()[]/"), frozenset("mwMW%@≤±")  # letters of Helvetica,
 _SLIM_EM, _EM, _WIDE_EM = 0.29, 0.55, 0.8  # and about how wide they and others are, in sizes of the text
+_PERCENT_LETTERS, _TICK_LETTERS = 5.5, 8.0  # of a tick and the room beside it
+_TICK_PIXELS = 22.0  # that a vertical axis has for one
 _SPARE = 12.0  # pixels behind the longest name of a column of a legend
 _LEFT = 6.0  # pixels left of a legend below
 _RANK = 1000  # Plotly's, of a trace without one of its own
@@ -62,7 +64,8 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
-    legend = _LINE * len(columns[0]) + 2.0 * _BESIDE_LEGEND if columns else 0.0
+    lines = max((sum(1 + trace.name.count("<br>") for trace in column) for column in columns), default=0)
+    legend = _LINE * lines + 2.0 * _BESIDE_LEGEND if columns else 0.0
     if is_narrow(paper):
         panels = _make_narrow(figure, width)
     elif _is_square(figure):
@@ -70,6 +73,7 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     else:
         height = SCREEN[1] / scale - legend if paper.width is None else width * SCREEN[1] / SCREEN[0]
         panels = _at_most_rows(figure, height - _margin(figure, "t") - _margin(figure, "b"))
+        panels = max(panels, _LEAST_ROW_OF_PAGE * len(_row_names(figure)))
     if columns:
         _move_legend(figure, columns, width, panels, legend)
     dots = 2.0 if paper.width is None else _RASTER
@@ -105,6 +109,7 @@ def _make_narrow(figure: Figure, width: float) -> float:
         bar.text = bar.text and bar.text.replace(" at L2", "<br>at L2")  # a bar is as high as a panel
     square = (_SQUARE if columns == 1 else _SQUARE_OF_SEVERAL) / columns
     one = square if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
+    _add_ticks(figure, width * one)
     height = width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
     least = _LEAST_ROW * len(_row_names(figure)) * rows  # or some rows would have no name
     return max(_at_most_rows(figure, height), least * (1.0 + _BETWEEN * (rows - 1)))
@@ -179,7 +184,7 @@ def _columns(traces: list[Any], room: float) -> list[list[Any]]:
 
 
 def _column_width(traces: list[Any]) -> float:
-    return _SYMBOL + max(_text_width(trace.name) for trace in traces)
+    return _SYMBOL + max(_text_width(line) for trace in traces for line in trace.name.split("<br>"))
 
 
 def _text_width(text: str) -> float:
@@ -209,7 +214,14 @@ def _thin_ticks(figure: Figure, width: float) -> None:
             kept = thin(at, axis.ticktext, tuple(axis.range), letters)
             axis.update(tickvals=[axis.tickvals[i] for i in kept], ticktext=[axis.ticktext[i] for i in kept])
         elif axis.nticks is None:
-            axis.update(nticks=max(int(letters / 8), 3))
+            letters_of_one = _PERCENT_LETTERS if (axis.tickformat or "").endswith("%") else _TICK_LETTERS
+            axis.update(nticks=max(int(letters / letters_of_one), 3))
+
+
+def _add_ticks(figure: Figure, height: float) -> None:
+    """Let vertical axes of numbers have as many ticks as panels of so many pixels have room for: Plotly has fewer."""
+    if not _row_names(figure):
+        figure.update_yaxes(nticks=max(int(height / _TICK_PIXELS), 3), selector=lambda axis: axis.tickvals is None)
 
 
 def _has_bar(figure: Figure) -> bool:

@@ -36,7 +36,7 @@ from sweeper.results.comparison import Comparison
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
 _PAGE_TITLE = 105  # letters of one line of the title of an axis on a page
-_TERMS_LETTERS = 63  # in one line of a column, of the small text below the name of an axis
+_TERMS_LETTERS = 72  # in one line of a column, of the small text below the name of an axis
 _HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
 SMALL = "<span style='font-size:10.5px'>{}</span>"
@@ -343,10 +343,14 @@ def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
 
     Pictures have their legend below.
     """
-    letters = [len(trace.name or "") + _SYMBOL_LETTERS for trace in figure.data if trace.showlegend is not False]
+    names = [(trace.name or "").split("<br>") for trace in figure.data if trace.showlegend is not False]
+    letters = [max(map(len, lines)) + _SYMBOL_LETTERS for lines in names]
     if not info.still and not info.narrow and sum(letters) > _PAGE_LETTERS:
         across = max(_PAGE_LETTERS // max(letters), 1)  # in several rows all names have the room of the longest
-        figure.update_layout(margin={"t": _TITLE + _ROW * max(ceil(len(letters) / across), 2)})
+        rows = max(ceil(len(letters) / across), 2) + max(map(len, names)) - 1
+        figure.update_layout(margin={"t": _TITLE + _ROW * rows})
+        if figure.layout.height is not None:  # the axes stay as high
+            figure.update_layout(height=figure.layout.height + _ROW * (rows - 1))
     return figure
 
 

@@ -17,7 +17,7 @@ from sweeper.results.highlights import finals_first
 UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
-_NARROW_TEXT, _NARROW_LETTERS = 10.5, 63  # pixels of the letters of notes in a column, and letters of a line
+_NARROW_TEXT, _NARROW_LETTERS = 10.5, 66  # pixels of the letters of notes in a column, and letters of a line
 _BELOW_TEXT, _BELOW_LETTERS, _BELOW_LINE = 11.5, 125, 15  # likewise, below panels on a page; pixels of a line
 STAR = "trained afterwards; shown is its rehearsal"  # what a star is, in a legend
 _INTERVAL = re.compile(r"95 % CI ≤ ±[\d.]+ points")

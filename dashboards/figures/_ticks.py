@@ -14,6 +14,7 @@ _FEWEST_TICKS = 4
 _FEWEST_STEPS = 3  # between equal ticks
 _MOST_DECADES = 6  # of more, marks without text would touch
 _ALONE = 5.0  # decades that a single value has the room of
+_POINT = 0.5  # of a letter, by which a decimal point is slimmer than one
 _ALIKE = 1e-9  # numbers whose distance is a smaller share of them differ by rounding alone
 
 
@@ -119,7 +120,7 @@ def thin(at: Sequence[float], texts: Sequence[str], ends: tuple[float, float], l
     [0, 1, 3]
     """
     share = letters / (abs(ends[1] - ends[0]) or 1.0)
-    widths = [max(map(len, text.split("<br>"))) for text in texts]
+    widths = [max(len(line) - _POINT * line.count(".") for line in text.split("<br>")) for text in texts]
     kept: list[int] = []
     for i in sorted(range(len(at)), key=lambda i: at[i]):
         if not kept or share * (at[i] - at[kept[-1]]) >= 1.0 + (widths[i] + widths[kept[-1]]) / 2:

@@ -282,7 +282,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
     paid = replace(data.result, ledger={"winner": price}, claim=replace(data.result.claim, radius_unit=UNIT))
     for name in NAMES:
         kind = sweep_figures()[name]
-        for narrow, letters in ((False, (106, 130)), (True, (46, 63))):
+        for narrow, letters in ((False, (106, 130)), (True, (46, 66))):
             *_, title, below = _texts(kind.draw(replace(data, result=paid), narrow=narrow))
             for text, most in zip((title, below), letters, strict=True):
                 assert max(map(len, text.split("<br>"))) <= most
