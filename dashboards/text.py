@@ -190,6 +190,15 @@ def in_parentheses(name: str, interval: Interval | None) -> str:
     return f" ({ends})" if ends else ""
 
 
+def in_sentence(name: str, value: float, interval: Interval | None = None) -> str:
+    """A value behind its name, with its interval where one is known.
+
+    >>> in_sentence("epsilon", 2.5)
+    'epsilon 2.5'
+    """
+    return whole(f"{title_of(name)} {show(name, value)}{in_parentheses(name, interval)}")
+
+
 def interval_text(name: str, interval: Interval | None) -> str:
     """An interval of a value of this name, empty where it has no noise."""
     if interval is None:

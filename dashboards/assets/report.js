@@ -14,9 +14,11 @@
     return Math.min(height, Math.max(innerHeight - top - 8, LEAST));
   };
 
-  const draw = (useDark, onPaper = false) => {
+  // What is folded has no width to be drawn at until it opens.
+  const draw = (useDark, { onPaper = false, within = document } = {}) => {
     for (const [id, original] of Object.entries(figures)) {
       const element = document.getElementById(id);
+      if (!within.contains(element) || element.closest(".topic:not([open])")) continue;
       let figure = structuredClone(original);
       if (useDark) figure = repaint(figure, dark);
       const phone = element.clientWidth < 560;
@@ -31,7 +33,7 @@
   // The parts of the page, below the first of them.
   const contents = () => {
     const { element } = sweeperTables;
-    const parts = [...document.querySelectorAll("main > section[id]")].filter((part) => part.querySelector("h2"));
+    const parts = [...document.querySelectorAll("main section[id]")].filter((part) => part.querySelector("h2"));
     const links = parts.map((part) => element("li", {}, element("a", { href: `#${part.id}`, textContent: part.querySelector("h2").textContent })));
     const list = element("details", {}, element("summary", { textContent: "On this page" }), element("ul", {}, ...links));
     const place = element("nav", { className: "contents" }, list);
@@ -51,8 +53,30 @@
   prefersDark.addEventListener("change", sweeperCompare.again);
   sweeperTables.equip(document);
   contents();
-  addEventListener("beforeprint", () => draw(false, true));
-  addEventListener("afterprint", () => draw(prefersDark.matches));
+  const opened = (event) => {
+    if (event.target.open) draw(prefersDark.matches, { within: event.target });
+  };
+  document.querySelectorAll(".topic").forEach((topic) => topic.addEventListener("toggle", opened));
+  const reveal = () => {
+    const part = document.getElementById(location.hash.slice(1));
+    const topic = part?.closest(".topic:not([open])");
+    if (!topic) return;
+    topic.open = true;
+    part.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+  // On paper nothing can be opened.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll(".topic:not([open]), figcaption details:not([open])")];
+    folded.forEach((one) => (one.open = true));
+    draw(false, { onPaper: true });
+  });
+  addEventListener("afterprint", () => {
+    folded.forEach((one) => (one.open = false));
+    draw(prefersDark.matches);
+  });
   let width = innerWidth;
   addEventListener("resize", () => {
     if ((width < 600) !== (innerWidth < 600)) draw(prefersDark.matches);

@@ -55,7 +55,9 @@ class FigureKind(Generic[D, I]):
         name: by which commands and addresses name it: lower-case letters, digits and hyphens.
         heading: above it on a page.
         summary: what it shows, for the table of the guide; Markdown without a full stop.
-        caption: how to read it.
+        caption: how to read it; the report folds it where ``found`` says something.
+        terms: what privacy depends on of how to read it, a sentence or two that no page folds.
+        found: what it shows of this data with its numbers, in a sentence or two of text; empty where that is not said.
         position: pages show figures in ascending order of this number.
         info: computes the numbers.
         plot: draws them.
@@ -87,6 +89,8 @@ class FigureKind(Generic[D, I]):
     wide: bool = False
     epsilon_axis: bool = False
     for_paper: bool = True
+    terms: str = ""
+    found: Callable[[I], str] = lambda _: ""
     awaits: str = ""
     needs: str = "points with finite values"
     lacks: Callable[[D], str] = lambda _: ""

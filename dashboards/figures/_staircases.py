@@ -23,7 +23,8 @@ from dashboards.figures._common import (
     value_axis,
 )
 from dashboards.figures._theme import Theme
-from dashboards.text import radius_of
+from dashboards.text import in_sentence, radius_of, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Direction, Interval, Objective, Point
 from sweeper.results.pick import surest
 from sweeper.specification.objectives import AUROC, needs_two_classes
@@ -54,6 +55,11 @@ class Step:
 def own_epsilon(point: Point) -> float:
     """Return the epsilon of one training, NaN where it is not known."""
     return point.values.get("epsilon", nan)
+
+
+def best_in_words(name: str, steps: Sequence[Step]) -> str:
+    """Return the last step of a staircase as text: what is best in a value, and from which own epsilon on."""
+    return f"{in_sentence(name, steps[-1].value, steps[-1].interval)} at {OWN} {show_epsilon(steps[-1].epsilon)}"
 
 
 def staircase(

@@ -83,7 +83,7 @@ def _main() -> Html:
         *(_part(name) for name in ("sweeps", "accounts", "account")),
         _part("verdict", section("verdict", "Verification", tag("p", "The entries are being verified."))),
         *(_part(name) for name in ("entries", "action", "head", "trial")),
-        _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
+        _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE, terms="")),
         _part("trial-records"),
         _tabs(),
         _views(),
@@ -186,7 +186,7 @@ def _panel(kind: FigureKind[Any, Any]) -> Html:
 
 
 def _figure(kind: FigureKind[Any, Any], inner: Html) -> Html:
-    return tag("figure", inner, tag("figcaption", kind.caption))
+    return tag("figure", inner, tag("figcaption", " ".join(filter(None, (kind.terms, kind.caption)))))
 
 
 def _graph(kind: FigureKind[Any, Any]) -> Html:

@@ -17,12 +17,14 @@ from dashboards.figures import (
     Figure,
     FigureKind,
     Theme,
+    Topic,
     as_json,
     exchange,
     is_empty,
     plotly_js,
 )
 from dashboards.pages._html import Child, Html, join, json_script, tag
+from sweeper.rounding import number_of
 
 D = TypeVar("D")
 
@@ -42,20 +44,41 @@ def build(
     before: Iterable[Html] = (),
     after: Iterable[Html] = (),
     versions: Html | None = None,
+    folds: Mapping[Topic, str] | None = None,
 ) -> str:
     """Return the page of a sweep, a comparison or a diagnosis; it says which figures have nothing to show.
 
-    The first figure follows the head, the others stand between what comes ``before`` and ``after`` them.
+    The first figure follows the head, the others stand between what comes ``before`` and ``after`` them, those of the
+    topics in ``folds`` below the others, each topic under its heading, which opens.
     """
     figures = [(kind, kind.draw(data)) for kind in kinds]
     drawn = [(kind, figure) for kind, figure in figures if not is_empty(figure)]
-    panels = [
-        panel(kind.name, kind.heading, kind.caption + kind.remarks(data), wide=kind.wide, height=figure.layout.height)
-        for kind, figure in drawn
-    ]
+    panels: dict[Topic | None, list[tuple[str, Html]]] = {}
+    for kind, figure in drawn:
+        shown = panel(kind.name, kind.heading, _words(kind, data), wide=kind.wide, height=figure.layout.height)
+        place = kind.topic if folds and kind.topic in folds else None
+        panels.setdefault(place, []).append((kind.heading, shown))
     left_out = _left_out([kind for kind, figure in figures if is_empty(figure)], data)
-    main = tag("main", *panels[:1], *before, *panels[1:], *after, left_out)
+    open_ = [shown for _, shown in panels.get(None, [])]
+    folded = [_fold(topic, heading, panels[topic]) for topic, heading in (folds or {}).items() if topic in panels]
+    main = tag("main", *open_[:1], *before, *open_[1:], *folded, *after, left_out)
     return document(title, (head, main, footer(versions)), {kind.name: figure for kind, figure in drawn})
+
+
+def _words(kind: FigureKind[D, Any], data: D) -> Html:
+    """What a figure shows of this data and what privacy depends on; how to read it opens, unless it is all there is."""
+    reading, found = kind.caption + kind.remarks(data), kind.found(kind.info(data))
+    if not found:
+        return tag("figcaption", " ".join(filter(None, (kind.terms, reading))))
+    opened = tag("details", tag("summary", "How to read this figure"), tag("p", reading))
+    return tag("figcaption", tag("p", " ".join(filter(None, (found, kind.terms)))), opened)
+
+
+def _fold(topic: Topic, heading: str, panels: Sequence[tuple[str, Html]]) -> Html:
+    """The figures of a topic below a heading that opens them; it names them."""
+    names = "; ".join(name for name, _ in panels)
+    line = tag("summary", tag("h2", heading), tag("span", f"{number_of(len(panels), 'figure')}: {names}"))
+    return tag("details", line, *(shown for _, shown in panels), id=f"topic-{topic.value}", class_="topic")
 
 
 def _left_out(kinds: Sequence[FigureKind[D, Any]], data: D) -> Html | None:
@@ -63,7 +86,9 @@ def _left_out(kinds: Sequence[FigureKind[D, Any]], data: D) -> Html | None:
     if not kinds:
         return None
     needs = (tag("li", tag("b", f"{kind.heading}: "), _needs(kind, data)) for kind in kinds)
-    return section("left-out", "Figures that are left out", tag("ul", *needs, class_="plain"))
+    line = tag("summary", f"{number_of(len(kinds), 'figure')} with nothing to show, and what they need")
+    opened = tag("details", line, tag("ul", *needs, class_="plain"))
+    return section("left-out", "Figures that are left out", opened)
 
 
 def _needs(kind: FigureKind[D, Any], data: D) -> str:
@@ -168,7 +193,7 @@ def card(heading: str, *parts: Child) -> Html:
     return tag("div", tag("h3", heading, class_="budget"), *parts, class_="card")
 
 
-def panel(name: str, heading: str, caption: str, *, wide: bool = False, height: int | None = None) -> Html:
+def panel(name: str, heading: str, words: Html | None = None, *, wide: bool = False, height: int | None = None) -> Html:
     """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking.
 
     ``height`` is its place, in pixels, until it is drawn.
@@ -176,7 +201,6 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False, height: 
     place = f"--height: {height}px" if height else None
     plot = tag("div", id=f"plot-{name}", class_="plot", style=place, role="group", aria_label=f"Figure: {heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
-    words = tag("figcaption", caption) if caption else None
     return section(name, heading, tag("figure", inner, words))
 
 

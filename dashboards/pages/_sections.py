@@ -180,7 +180,6 @@ def headline(data: SweepData) -> Html:
         "headline",
         "The best models, and their price",
         *_bought(data),
-        _knee(data),
         tag("h3", "By own epsilon (fixed in advance)"),
         tag("p", alone),
         cards,
@@ -219,10 +218,10 @@ def _bought(data: SweepData) -> list[Html]:
     near = nearly_best(data.result)
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
     title = f"price: epsilon {show_epsilon(price.epsilon)}{price.doubt}"
+    beside = [tag("p", near) if near else None, _knee(data)]
     return [
         tag("p", words),
-        tag("div", _card(data, best, title), class_="cards one"),
-        *([tag("p", near, class_="after")] if near else []),
+        tag("div", _card(data, best, title), tag("div", *beside, class_="beside"), class_="cards"),
     ]
 
 
@@ -261,7 +260,6 @@ def _knee(data: SweepData) -> Html | None:
         tag("strong", "Knee of the front: "),
         f"{knee.label}, with {values} on validation rows. The front bends most here: past it, each gain in "
         "one objective costs more of another.",
-        class_="after",
     )
 
 
@@ -304,20 +302,20 @@ def by_class(data: SweepData) -> Html | None:
     best = best_of(data, data.utility)
     chosen = {p.key: p for p in (best, data.result.knee) if p is not None and p.classes is not None}
     warned = [point for point in data.useful_points if nearly_constant(data, point)]
-    tables = [part for point in chosen.values() for part in _class_table(data, point)]
+    tables = [table for point in chosen.values() if (table := _class_table(data, point)) is not None]
     if not tables:
         return None
     words = "How public test rows were decided. Balanced accuracy is the mean of the recalls."
     counts = f"{len(warned)} of {number_of(len(data.useful_points), 'point')} of the front"
     some = f"{counts} {'gives' if len(warned) == 1 else 'give'} nearly every row the same answer."
     banner = tag("p", tag("strong", "Nearly constant. "), some, class_="banner", role="note") if warned else None
-    return section("classes", "Class by class", tag("p", words), banner, *tables)
+    return section("classes", "Class by class", tag("p", words), banner, tag("div", *tables, class_="two"))
 
 
-def _class_table(data: SweepData, point: Point) -> list[Html]:
+def _class_table(data: SweepData, point: Point) -> Html | None:
     counts, names = point.classes, data.result.claim.baselines.classes
     if counts is None:
-        return []
+        return None
     rows = [
         tag(
             "tr",
@@ -336,11 +334,8 @@ def _class_table(data: SweepData, point: Point) -> list[Html]:
     )
     title = f"{point.label}: balanced accuracy {show('balanced accuracy', counts.balanced_accuracy)}"
     warned_of = nearly_constant(data, point)
-    return [
-        tag("h3", title),
-        *([tag("p", f"{warned_of}.", class_="warning")] if warned_of else []),
-        scrolling_table(heads, rows, slim=True),
-    ]
+    warned = tag("p", f"{warned_of}.", class_="warning") if warned_of else None
+    return tag("div", tag("h3", title), warned, scrolling_table(heads, rows, slim=True))
 
 
 def _share(value: float | None) -> str:
@@ -373,15 +368,15 @@ def cost(data: SweepData) -> Html:
         None if price is None else _stated(data, price),
         tag("p", words),
         tag("div", *cards, class_=columns) if cards else tag("p", "Nothing is priced yet."),
-        *_person(price),
+        _person(price),
     )
 
 
-def _person(price: Price | None) -> list[Html]:
+def _person(price: Price | None) -> Html | None:
     """What the price means to a person: what an attacker finds, and what several rows cost."""
     exposure = None if price is None else price.exposure
     if price is None or exposure is None:
-        return []
+        return None
     found = [
         *(
             (f"finds a row, accusing {100 * rate:g} % of innocents", percent(caught))
@@ -414,11 +409,9 @@ def _person(price: Price | None) -> list[Html]:
     note = f"Upper bounds at the price of the sweep, from {basis}."
     if not all(one.own for one in exposure.groups):
         note += f" {GROUP_PRIVACY}"
-    return [
-        tag("h3", "What that means for a person"),
-        tag("p", tag("strong", exposure.risk.in_words()), " ", note),
-        scrolling_table(heads, rows, slim=True),
-    ]
+    words = tag("p", tag("strong", exposure.risk.in_words()), " ", note)
+    table = scrolling_table(heads, rows, slim=True)
+    return tag("div", tag("div", tag("h3", "What that means for a person"), words), table, class_="two")
 
 
 def claim(data: SweepData) -> Html:

@@ -4,7 +4,7 @@ from html import unescape
 from typing import Any
 
 from dashboards.data import SweepData
-from dashboards.figures import Figure, FigureKind, sweep_figures
+from dashboards.figures import Figure, FigureKind, Topic, sweep_figures
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._actions import actions_table
@@ -13,6 +13,8 @@ from dashboards.pages._page import build, document, footer, panel
 from dashboards.pages._rehearsals import rehearsals_table
 from dashboards.pages._top import terms, top
 from dashboards.pages._trials import trials_table
+
+FOLDS = {Topic.TRIALS: "How the trials went", Topic.SEARCH: "The search and its hyperparameters"}
 
 
 def build_report(data: SweepData) -> str:
@@ -39,11 +41,12 @@ def build_report(data: SweepData) -> str:
             actions_table(data) or Html(),
         ],
         versions=sections.versions(data),
+        folds=FOLDS,
     )
 
 
 def build_figure_page(kind: FigureKind[Any, Any], figure: Figure) -> str:
     """One figure of a sweep or a comparison as an HTML document of its own."""
     title = str(figure.layout.title.text)  # escaped already: a figure's texts are markup
-    main = tag("main", panel(kind.name, Html(title), "", wide=kind.wide))
+    main = tag("main", panel(kind.name, Html(title), wide=kind.wide))
     return document(unescape(title), (main, footer()), {kind.name: figure})

@@ -18,7 +18,7 @@ from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import interval_of
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import Compared, compare, order, terms_of
-from dashboards.text import in_parentheses, short_title, show
+from dashboards.text import in_parentheses, in_sentence, setting, short_title, show
 from sweeper.records import Interval
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
@@ -185,3 +185,14 @@ def identify(info: ConfigurationsInfo, i: int) -> dict[str, Any]:
 def is_trained(info: ConfigurationsInfo, chosen: Iterable[int]) -> list[bool]:
     """Return which of them are rehearsed configurations that trials train."""
     return [bool(info.trained and info.trained[i]) for i in chosen]
+
+
+def best_in_words(info: ConfigurationsInfo, axes: Iterable[Axis]) -> str:
+    """Return what the best trial or rehearsed configuration reached, and its settings on these axes, as text."""
+    if not info.colors:
+        return ""
+    i = info.colors.index(max(info.colors))
+    value = in_sentence(info.color_name, info.colors[i], info.sure)
+    chosen = [f"{axis.name} {setting(axis.values[i])}" for axis in axes if axis.values[i] is not None]
+    settings = f", with {', '.join(chosen)}" if chosen else ""
+    return f"{info.trials[i]} scores best of the {len(info.trials)} that are drawn: {value}{settings}."

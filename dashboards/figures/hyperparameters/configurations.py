@@ -23,7 +23,9 @@ from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
+    best_in_words,
     identify,
+    in_order,
     info,
     is_setting,
     is_trained,
@@ -32,6 +34,7 @@ from dashboards.figures.hyperparameters._judged import RHO, Judged, correlations
 from dashboards.text import MISSING, in_parentheses, is_fraction, number, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 
+_SETTINGS_SAID = 4  # of the best trial, the most important first
 _ANGLE = -18  # of names
 _LEVEL_NAMES, _LETTERS, _LINE = 12, 108, 16  # so many names stand level in a picture: letters of a line, its pixels
 _TRAINED = (
@@ -361,6 +364,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
         "(Spearman), or with the better one of two names."
     ),
     position=100,
+    found=lambda info: best_in_words(info, in_order(info)[:_SETTINGS_SAID]),
     info=info,
     plot=plot,
     rows=rows,

@@ -25,6 +25,7 @@ from dashboards.figures.hyperparameters._compared import (
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
+    best_in_words,
     content_of,
     identify,
     is_trained,
@@ -203,6 +204,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
         "fade where fewer than three marks are near."
     ),
     position=102,
+    found=lambda info: best_in_words(info, {axis.name: axis for pair in info.shown for axis in pair}.values()),
     info=info,
     plot=plot,
     rows=rows,

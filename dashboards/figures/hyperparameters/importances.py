@@ -13,6 +13,7 @@ from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._comparable import UNEXPLAINED, mark
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._compared import compare, explained_in_words, order, remarks_of
+from dashboards.text import title_of
 from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance
 from sweeper.rounding import number_of
 
@@ -28,6 +29,7 @@ _HOW_TO_READ = (
     "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: perhaps chance, or less than 5 % of R². "
     "It may exceed the R² above the bars."
 )
+_MOST_SAID = 3  # parameters below the figure, for each result
 _LEAST_SHARE = 0.05  # of R², below which a loss that is sure is still of no use
 _MOST_BESIDE = 24  # letters of names beside panels for which notes leave room
 _LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
@@ -188,6 +190,11 @@ def _half(importance: Importance, name: str) -> float:
     return 2.0 * importance.errors.get(name, 0.0)
 
 
+def _is_sure(importance: Importance, name: str) -> bool:
+    """Whether a loss is more than chance, and no trifle."""
+    return importance.losses[name] > max(_half(importance, name), _LEAST_SHARE * importance.explained)
+
+
 def _title(importance: Importance) -> str:
     return label(importance.target).replace(" at L2", "<br>at L2")
 
@@ -203,12 +210,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
         x=losses,
         y=[escape(text) for text in labels],
         orientation="h",
-        marker={
-            "color": [
-                theme.blue if loss > max(half, _LEAST_SHARE * importance.explained) else theme.faint
-                for loss, half in zip(losses, halves, strict=True)
-            ]
-        },
+        marker={"color": [theme.blue if _is_sure(importance, name) else theme.faint for name in info.parameters]},
         error_x={"type": "data", "array": halves, "color": theme.ink, "thickness": 1.3, "width": 3},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
@@ -226,6 +228,16 @@ def _hypervolume(data: SweepData) -> str:
     return " The last panel is the hypervolume of a trial's own points." if has_panel else ""
 
 
+def _found(info: ImportancesInfo) -> str:
+    """Which parameters matter beyond chance for each result that configurations explain, the largest losses first."""
+    found = []
+    for one in info.explained:
+        sure = sorted((name for name in info.parameters if _is_sure(one, name)), key=lambda name: -one.losses[name])
+        losses = ", ".join(f"{name} ({one.losses[name]:.2f})" for name in sure[:_MOST_SAID])
+        found.append(f"{title_of(one.target)} (R² {one.explained:.2f}): {losses or 'none'}")
+    return f"Beyond chance, from {info.seen}, matter for {'; for '.join(found)}." if found else ""
+
+
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     name="importances",
     heading="What mattered",
@@ -239,6 +251,7 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "that were tried, not about all that could be."
     ),
     position=90,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -20,6 +20,7 @@ from dashboards.figures.hyperparameters._compared import half_width_of, remarks_
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
+    best_in_words,
     content_of,
     identify,
     is_trained,
@@ -37,6 +38,7 @@ from dashboards.figures.hyperparameters._pairs import (
     places,
     texts,
 )
+from sweeper.rounding import number_of
 
 _SIZE = 10  # pixels of a mark
 MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
@@ -149,6 +151,12 @@ def _rims(near: Sequence[bool], theme: Theme) -> dict[str, Any]:
     }
 
 
+def _found(info: RanksInfo) -> str:
+    best = best_in_words(info, {axis.name: axis for pair in info.shown for axis in pair}.values())
+    others = sum(info.near) - 1
+    return f"{number_of(others, 'other')} may be as good, as far as scores tell. {best}" if others > 0 else best
+
+
 FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     name="ranks",
     heading="The order of the trials",
@@ -161,6 +169,7 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
         "its middle."
     ),
     position=103,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

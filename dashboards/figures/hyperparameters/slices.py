@@ -18,6 +18,7 @@ from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
+    best_in_words,
     content_of,
     identify,
     is_trained,
@@ -149,6 +150,7 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
         "where their own epsilons do, colours tell them."
     ),
     position=101,
+    found=lambda info: best_in_words(info, info.slices),
     info=info,
     plot=plot,
     rows=rows,

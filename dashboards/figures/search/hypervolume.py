@@ -31,6 +31,7 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
 from sweeper.records import Interval, Point
+from sweeper.rounding import number_of
 
 DRAWN_STEPS = 400
 _LETTERS = 110  # of a line below the axis, on a page
@@ -161,6 +162,12 @@ def _too_few(data: SweepData) -> str:
     return str(len({point.trial for point in data.points}) or "")
 
 
+def _found(info: HypervolumeInfo) -> str:
+    half = (len(info.values) - 1) // 2
+    end = f"{number(info.values[-1])} of the box after {number_of(info.counts[-1], 'trial')}"
+    return f"The front covers {end}, and covered {number(info.values[half])} after {info.counts[half]}."
+
+
 FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
@@ -172,6 +179,7 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
         "with all scores at the lower and at the upper end of their 95 % intervals."
     ),
     position=80,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

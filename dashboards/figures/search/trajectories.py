@@ -58,8 +58,10 @@ from dashboards.figures.search._ways import (
     paths,
     write_names,
 )
-from dashboards.text import in_parentheses, show
+from dashboards.text import in_parentheses, in_sentence, show, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval, Point, TrialStatus
+from sweeper.rounding import number_of
 
 NAMED_TRIALS = 5  # of one stage; each has a colour, dashes and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
@@ -387,6 +389,14 @@ def _remarks(data: SweepData) -> str:
     return said + intervals_in_words(data) + open_marks(data)
 
 
+def _found(info: TrajectoriesInfo) -> str:
+    if info.best is None:
+        return ""
+    value = in_sentence(info.utility, info.best.values[info.utility], interval_of_best(info))
+    where = f"at {OWN} {show_epsilon(info.best.values['epsilon'])}, epoch {info.best.moment}"
+    return f"{info.best.trial} did best of {number_of(len(info.trajectories), 'trial')}: {value} {where}."
+
+
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     name="trajectories",
     heading="How the trials got there",
@@ -396,9 +406,13 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
         "a square was stopped. Of more than five trials of one stage the best one stands out, with up to two whose "
         "scores lie in its interval; others are pale from where they are the best for the last time. Of several "
         "stages, trials that are the best at no epsilon are pale. A star is the best point. The broad pale steps are "
-        "the best of all trials within each epsilon. Own epsilon is that of one training if its configuration and "
-        "epoch were fixed in advance; who publishes the best model of the sweep pays its price."
+        "the best of all trials within each epsilon."
     ),
+    terms=(
+        "Own epsilon is that of one training if its configuration and epoch were fixed in advance; who publishes the "
+        "best model of the sweep pays its price."
+    ),
+    found=_found,
     position=70,
     info=info,
     plot=plot,

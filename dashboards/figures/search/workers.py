@@ -18,9 +18,11 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitt
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.records import Trial, TrialStatus
+from sweeper.rounding import number_of
 
 DRAWN_STINTS = 400  # the last ones
 _NAMED_STAYS = 40  # whose trials are named in their bars
+_LANE, _SLIM_LANE, _FEW_LANES = 34, 24, 8  # pixels of a lane, and of one of more than a few
 _LEAST_STAYS = (
     4  # of fewer, with one worker, or one trial for each, lanes say nothing that the number of trials does not
 )
@@ -142,7 +144,7 @@ def rows(info: WorkersInfo) -> Table:
 def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
-    height = 150 + 34 * len(workers)
+    height = 150 + (_LANE if len(workers) <= _FEW_LANES else _SLIM_LANE) * len(workers)
     xaxis = {
         "title": {"text": "number of the start or end (no time)"},
         "range": [
@@ -193,6 +195,13 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
     )
 
 
+def _found(info: WorkersInfo) -> str:
+    ended = Counter(stay.stint.status.value for stay in info.stays)
+    counts = ", ".join(f"{count} {status}" for status, count in ended.most_common())
+    workers = len({stay.worker for stay in info.stays})
+    return f"{number_of(len(info.stays), 'stay')} of trials with {number_of(workers, 'worker')}: {counts}."
+
+
 FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     name="workers",
     heading="Which worker trained which trial",
@@ -203,6 +212,7 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
         "batches. Workers of one device are told apart by which was free."
     ),
     position=77,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -12,7 +12,7 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, last_epsilon, value_axis, with_room, zoom
 from dashboards.figures._scores import VALIDATION
-from dashboards.figures._staircases import Staircase, Step, curve_look, draw, staircase, step_row
+from dashboards.figures._staircases import Staircase, Step, best_in_words, curve_look, draw, staircase, step_row
 from dashboards.figures._tested import BEST_ON_TEST, Tested, best_tested, crosses_of_lines, heights
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
@@ -109,12 +109,21 @@ def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> Arc
     return ArchitectureKind(name, len(ids), steps, best_tested(data.result, steps, data.utility))
 
 
+def _found(info: ArchitecturesInfo) -> str:
+    best = [
+        f"{kind.name} ({number_of(kind.trials, 'trial')}): {best_in_words(info.utility, kind.steps)}"
+        for kind in info.kinds
+    ]
+    return f"The best of each: {'; '.join(best)}."
+
+
 FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
     name="architectures",
     heading="Which kind of network",
     summary="one front per architecture; where all trials have the same, per method, else per loss",
     caption="Every line picks its own models among the trials of its kind. A kind with more trials had more chances.",
     position=20,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

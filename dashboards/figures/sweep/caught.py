@@ -43,7 +43,7 @@ from dashboards.figures._tested import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import DRAWN_DOMINATED
-from dashboards.text import number, percent
+from dashboards.text import in_sentence, number, percent, whole
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
@@ -227,6 +227,20 @@ def _marks(info: CaughtInfo) -> FrontMarks:
     )
 
 
+def _found(info: CaughtInfo) -> str:
+    said = "Exploratory, no guarantee. " if info.exploratory else ""
+    if info.at_price is not None:
+        said += (
+            f"At the price of the sweep{info.doubt} an attacker finds at most {percent(info.at_price)} of the rows. "
+        )
+    if info.steps:
+        step = info.steps[-1]
+        share = percent(_GUESSING + step.epsilon / 100.0)
+        value = in_sentence(info.utility, step.value, step.interval)
+        said += f"The best {value} stands at {share}, for its training alone."
+    return whole(said.strip())
+
+
 FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     name="caught",
     heading="The front by what an attacker finds",
@@ -235,12 +249,16 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
         "with that at the price of the sweep"
     ),
     caption=(
-        "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "
-        "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; guessing finds "
-        "1 %, and the axis is the logarithm of what is above it. Like the own epsilon of a point, it holds for one "
-        "training that was fixed in advance; at the dashed line is what any model of the sweep costs."
+        "The points of the front, with epsilon and delta put in other words. Guessing finds 1 %, and the axis is the "
+        "logarithm of what is above it."
+    ),
+    terms=(
+        "Of the people whose rows were used, an attacker who knows all other rows and accuses 1 in 100 innocents finds "
+        "at most this share. Like the own epsilon of a point, it holds for one training that was fixed in advance; at "
+        "the dashed line is what any model of the sweep costs."
     ),
     position=12,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

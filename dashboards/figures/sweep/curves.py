@@ -30,9 +30,10 @@ from dashboards.figures._scores import bars_in_words, interval_of
 from dashboards.figures._shades import differ, shaded_marker, shades
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import show_epsilon, show_value
+from dashboards.text import in_sentence, show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval, Point
+from sweeper.rounding import number_of
 
 DRAWN_TRIALS = 200
 HUES = 5  # colours that tell curves apart; then dashes do too
@@ -281,6 +282,20 @@ def _spreads(info: CurvesInfo, colors: Sequence[str], theme: Theme) -> list[go.S
     ]
 
 
+def _found(info: CurvesInfo) -> str:
+    lengths = [curve.epochs[-1] for curve in info.curves]
+    span = " to ".join(map(str, dict.fromkeys((min(lengths), max(lengths)))))
+    said = f"{number_of(len(lengths), 'trial')} of {span} epochs."
+    for curve in info.curves:
+        if curve.trial == info.best:
+            value = in_sentence(info.utility, curve.values[-1], curve.intervals[-1] or info.sure)
+            said += (
+                f" {curve.trial}, which has the best point, ended in epoch {curve.epochs[-1]} with {value}, at {OWN} "
+                f"{show_epsilon(curve.epsilons[-1])}."
+            )
+    return said
+
+
 FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     name="curves",
     heading="The trials over their epochs",
@@ -291,6 +306,7 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
         "best stands out."
     ),
     position=72,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -35,7 +35,7 @@ from dashboards.figures._scores import (
     open_marks,
     within,
 )
-from dashboards.figures._staircases import Step, own_epsilon, staircase, step_lines
+from dashboards.figures._staircases import Step, best_in_words, own_epsilon, staircase, step_lines
 from dashboards.figures._tested import (
     ON_TEST,
     Tested,
@@ -49,9 +49,11 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
+from dashboards.text import in_sentence, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
+from sweeper.rounding import number_of
 
 DRAWN_DOMINATED = 1000
 _BURYING = 60  # marks of the front from which on they bury its line
@@ -302,6 +304,17 @@ def _outside(data: SweepData) -> str:
     return f" Outside the axes: {count} of {total} points of the front, {better}."
 
 
+def _found(info: FrontInfo) -> str:
+    if not info.steps:
+        return ""
+    said = f"{number_of(len(info.front), 'point')} on the front; the best: {best_in_words(info.utility, info.steps)}."
+    if info.knee is None:
+        return said
+    knee = info.knee[0].values
+    value = in_sentence(info.utility, knee[info.utility])
+    return f"{said} The knee, where the front bends most, has {value} at {show_epsilon(knee['epsilon'])}."
+
+
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     name="front",
     heading="The front",
@@ -314,6 +327,7 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
         "configuration. The axes show the front; a double click shows all points, the next one the front again."
     ),
     position=10,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -33,10 +33,11 @@ from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks, texts_of
 from dashboards.summary import best_of
-from dashboards.text import number, short_title, show_test
+from dashboards.text import number, short_title, show, show_test, title_of, whole
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
+from sweeper.rounding import number_of
 
 _LARGE_MARKS = 200  # points
 _FAINT = 40  # points: the lines of more are fainter, or they would hide them
@@ -112,7 +113,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     certified = [point.values[name] for point in info.front]
     height = _ends(name, _from_floor(certified))
     scene = {
-        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": f"{OWN}{LOG}"}},
+        "xaxis": {
+            "type": "log",
+            "tickangle": 0,
+            **_few(log_ticks(epsilons, steps=(1, 2, 5))),
+            "title": {"text": f"{OWN}{LOG}"},
+        },
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(short_title(info.utility))}},
         "zaxis": {**height, "title": {"text": escape(name)}},
         "camera": {"eye": _EYE, "center": _CENTER},
@@ -229,6 +235,15 @@ def _lines_to_the_floor(
     )
 
 
+def _found(info: Front3dInfo) -> str:
+    spans = []
+    for name in ("epsilon", info.utility, info.certificate or ""):
+        values = [point.values[name] for point in info.front]
+        title = OWN if name == "epsilon" else title_of(name)
+        spans.append(f"{title} from {show(name, min(values))} to {show(name, max(values))}")
+    return whole(f"{number_of(len(info.front), 'point')}: {', '.join(spans)}.")
+
+
 FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
@@ -236,6 +251,7 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     caption="The points of the front; drag to turn. Scores are of validation rows, which chose the models.",
     remarks=lambda data: " Below the axes: what is known of test rows." if info(data).on_test else "",
     position=60,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

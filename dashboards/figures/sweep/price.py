@@ -28,11 +28,11 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
-from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase, step_lines, step_row
+from dashboards.figures._staircases import EXPLORER, Step, best_in_words, rows_axis, staircase, step_lines, step_row
 from dashboards.figures._tested import ON_TEST, Tested, crosses_in_words, crosses_of_lines, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import delta_text, in_parentheses, radius_of, short_title, show, show_epsilon
+from dashboards.text import delta_text, in_parentheses, in_sentence, radius_of, short_title, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
@@ -58,6 +58,7 @@ class PriceInfo(FigureInfo):
 
     values: tuple[Bought, ...]  # utility, and the certificate where there is one
     right_end: float
+    doubt: str  # behind the price, where it is not proven
     lines: tuple[Reference, ...]  # what to compare the utility with
 
 
@@ -75,6 +76,7 @@ def info(data: SweepData) -> PriceInfo:
             "epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{sure}{about_crosses(values)}"
         },
         values=values,
+        doubt="" if price is None else price.doubt,
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
     )
@@ -172,18 +174,32 @@ def _untested(data: SweepData) -> str:
     return " A mark without a cross is a model that is not scored on test rows." * _is_one_untested(info(data).values)
 
 
+def _found(info: PriceInfo) -> str:
+    bought = [(value.name, value.best) for value in info.values if value.best is not None]
+    alone = f"Fixed in advance, the best: {best_in_words(info.values[0].name, info.values[0].alone)}."
+    if not bought:
+        return alone
+    values = [in_sentence(name, step.value, step.interval) for name, step in bought]
+    paid = f"epsilon {show_epsilon(bought[0][1].epsilon)}{info.doubt}"
+    return f"The price, {paid}, buys at best {', or '.join(values)}. {alone}"
+
+
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     name="price",
     heading="What a budget buys",
     summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
-        "Solid: the first objective beside epsilon. Thick: the best model of this sweep by each score, at its price; a "
-        "smaller budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
-        "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
-        "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
-        "later epochs that gave no better model. Dashes and dots: the majority-class baseline, where it is near."
+        "Solid: the first objective beside epsilon. Thick: the best model of this sweep by each score, at its price. "
+        "Thin: the best points at their own epsilon. The gap between the last step of a thin line and the price pays "
+        "for the other trainings, for spare steps, and for later epochs that gave no better model. Dashes and dots: "
+        "the majority-class baseline, where it is near."
+    ),
+    terms=(
+        "A smaller budget buys no model. An own epsilon holds for one training whose configuration and epoch were "
+        "fixed in advance; a choice by this figure costs the price instead."
     ),
     position=15,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

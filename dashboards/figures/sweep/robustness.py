@@ -19,7 +19,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import SYMBOLS, header, label, last_epsilon, with_room, zoom
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import VALIDATION, intervals_in_words, open_marks
-from dashboards.figures._staircases import Staircase, Step, draw, rows_axis, staircase, step_row
+from dashboards.figures._staircases import Staircase, Step, best_in_words, draw, rows_axis, staircase, step_row
 from dashboards.figures._tested import (
     BEST_ON_TEST,
     Tested,
@@ -146,6 +146,10 @@ def _remarks(data: SweepData) -> str:
     return said + (f" On test rows, on average over the front: {found}." if found else "")
 
 
+def _found(info: RobustnessInfo) -> str:
+    return f"The best: {'; '.join(best_in_words(curve.name, curve.steps) for curve in info.curves)}."
+
+
 FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     name="robustness",
     heading="Robustness at each radius",
@@ -156,6 +160,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     ),
     remarks=_remarks,
     position=40,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -40,7 +40,7 @@ from dashboards.figures._staircases import rows_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.robustness import legend_name, looks
-from dashboards.text import number, show_epsilon
+from dashboards.text import in_sentence, number, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Interval, Point, PointKey
 from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
@@ -362,6 +362,18 @@ def _remarks(data: SweepData) -> str:
     return said + (f" {found.note}." if found.note else "")
 
 
+def _found(info: TemperatureInfo) -> str:
+    """The temperature of the best value of each name, of trials within the budget."""
+    best = []
+    for i, name in enumerate(info.names):
+        cells = [cell for row in info.rows if (cell := row.cells[i])]
+        if cells:
+            cell = max(cells, key=lambda one: one.value)
+            best.append(f"{in_sentence(name, cell.value, cell.interval)} at temperature {number(cell.temperature)}")
+    within = f"within {OWN} {show_epsilon(info.budget)}"
+    return f"The best of {len(info.rows)} temperatures or ranges of them, {within}: {'; '.join(best)}."
+
+
 FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     name="temperature",
     heading="Temperature, radius and membership",
@@ -375,6 +387,7 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
         "of the other trials. The best of more trials is the better one by chance too."
     ),
     position=50,
+    found=_found,
     info=info,
     plot=plot,
     rows=rows,

@@ -11,15 +11,20 @@ import dashboards.figures.sweep
 from dashboards.export.files import export_front
 from dashboards.figures import _base, comparison_figures, diagnosis_figures, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK
+from dashboards.figures.hyperparameters.importances import ImportancesInfo
 from dashboards.live.skeleton import FRONT_3D, PARTS_OF, document, figures_of
 from dashboards.live.view import Tab
 from dashboards.pages.report import build_report
+from sweeper.results.importance import Importance
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (
     (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition("\n## A figure\n")[2].partition("\n## ")[0]
 )
 MODULE = re.search(r"```py(?:thon)?\n(.*?)```", GUIDE, re.DOTALL).group(1)
+
+
+UNSAID = {"repeats", "stages", "certified-curve", "roc", "calibration"}  # their captions are not folded
 
 
 @pytest.fixture
@@ -112,6 +117,47 @@ def test_every_figure_says_what_it_is_and_has_a_name_of_its_own(figures):
         assert kind.heading
         assert kind.summary
         assert kind.caption.endswith(".")
+
+
+def test_every_figure_of_a_sweep_says_what_it_shows_with_its_numbers_as_text(sweep):
+    for name in sorted({*sweep_figures()} - UNSAID):
+        kind = sweep_figures()[name]
+        found = kind.found(kind.info(sweep))
+        assert re.search(r"\d", found), name
+        assert found.endswith("."), name
+        assert not re.search(r"<|&\w+;|  ", found), name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("price", "The price, epsilon 13.61, buys at best accuracy 95.1\xa0%, or certified accuracy"),
+        ("slices", " scores best of the 24 that are drawn: accuracy 95.1\xa0%, with privacy.epsilon 4.21, "),
+    ],
+)
+def test_what_a_figure_shows_is_that_of_its_sweep(sweep, name, said):
+    kind = sweep_figures()[name]
+    assert said in kind.found(kind.info(sweep))
+
+
+def test_only_what_matters_beyond_chance_is_said_to():
+    kind, names = sweep_figures()["importances"], ("rate", "width", "clip")
+    importances = tuple(
+        Importance(target, 0.5, dict(zip(names, losses, strict=True)), dict.fromkeys(names, 0.05))
+        for target, losses in (("accuracy", (0.09, 0.2, 0.3)), ("epsilon", (0.0, 0.01, 0.09)))
+    )
+    words = {"title": "", "epsilon_title": "", "exploratory": False}
+    info = ImportancesInfo(**words, parameters=names, importances=importances, enough=True, seen="12 trials")
+    assert kind.found(info) == (
+        "Beyond chance, from 12 trials, matter for accuracy (R² 0.50): clip (0.30), width (0.20); "
+        "for own epsilon (R² 0.50): none."
+    )
+
+
+def test_what_an_attacker_finds_is_no_guarantee_where_the_sweep_gives_none(sweep, exploratory_sweep):
+    kind = sweep_figures()["caught"]
+    assert kind.found(kind.info(exploratory_sweep)).startswith("Exploratory, no guarantee. ")
+    assert "guarantee" not in kind.found(kind.info(sweep))
 
 
 def test_every_figure_of_a_sweep_belongs_to_one_tab():

@@ -4,6 +4,7 @@ import re
 import subprocess
 import time
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +15,7 @@ from clipless.privacy.exposure import Basis, Exposure, GroupCost, Risk
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
-from dashboards.pages import _html
+from dashboards.pages import _html, report
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, each, json_script, tag
@@ -191,6 +192,26 @@ def test_the_result_and_the_front_come_before_all_else(sweep, page, own):
     order = ["front", "headline", "cost", "terms", "claim", "pick", "points", "robustness", "trials"]
     places = [own.index(f'<section id="{name}">') for name in order]
     assert places == sorted(places)
+
+
+def test_how_to_read_a_figure_opens_and_what_privacy_depends_on_stays(own):
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", own)
+    folded = [re.sub("<details>.*", "", one) for one in captions if "<details>" in one]
+    assert len(folded) > 10
+    for name in ("caught", "price", "trajectories"):
+        (terms,) = [one for one in folded if FIGURES[name].terms in unescape(one)]
+        assert FIGURES[name].caption not in unescape(terms)
+        assert FIGURES[name].caption in unescape(own)
+    assert FIGURES["stages"].caption in [unescape(one)[: len(FIGURES["stages"].caption)] for one in captions]
+
+
+def test_figures_of_trials_and_of_the_search_are_below_a_heading_that_opens(own):
+    topics = dict(re.findall(r'<details id="topic-(\w+)" class="topic">(.*?)</section></details>', own, re.DOTALL))
+    inside = {topic: re.findall(r'<section id="([\w-]+)">', content) for topic, content in topics.items()}
+    assert inside == {
+        topic.value: [name for name, kind in FIGURES.items() if kind.topic is topic] for topic in report.FOLDS
+    }
+    assert f"<span>{len(inside['trials'])} figures: How the trials got there; " in topics["trials"]
 
 
 def test_the_place_of_a_figure_is_kept_until_it_is_drawn(page):
@@ -412,11 +433,17 @@ const head = heads.find((button) => button.textContent === "accuracy");
 const column = [...head.closest("tr").children].indexOf(head.closest("th"));
 const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row) => Number(row.children[column].dataset.value));
 head.click(); const up = shown(); head.click(); const down = shown();
-const drawn = [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
+const have = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
+const first = have();
 const front = document.getElementById("plot-front").getBoundingClientRect();
 const seen = front.bottom + scrollY <= innerHeight && front.height >= 340;
+for (const topic of document.querySelectorAll(".topic")) {
+  topic.open = true;
+  topic.dispatchEvent(new Event("toggle"));
+}
+const drawn = have();
 document.body.innerHTML = "";
-document.body.append(JSON.stringify({up, down, drawn, seen, sort: head.closest("th").getAttribute("aria-sort")}));
+document.body.append(JSON.stringify({up, down, first, drawn, seen, sort: head.closest("th").getAttribute("aria-sort")}));
 </script>"""
 
 
@@ -453,6 +480,7 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert seen["sort"] == "descending"
     assert seen["seen"]  # the front, above the fold
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
+    assert set(seen["first"]) == {f"plot-{name}" for name in names if FIGURES[name].topic not in report.FOLDS}
 
 
 @pytest.mark.long
