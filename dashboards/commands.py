@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dashboards.data import SweepData, read
-from dashboards.export.files import export_comparison, export_front
+from dashboards.export.files import check_fits, export_comparison, export_front
+from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, needs, refuse, sweep_figures
 from sweeper.papers.files import check_no_record
 from sweeper.results.comparison import Comparison
@@ -81,16 +82,23 @@ def figure_names(of: Path | Comparison | None = None, *, compared: bool = False)
     return needs(comparison_figures(), of) if isinstance(of, Comparison) else needs(sweep_figures(), read(of))
 
 
-def draw(source: Path | Front, figure: str = "front") -> NotebookFigure:
-    """Return one figure of a sweep folder, or of a front alone.
+def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None) -> NotebookFigure:
+    """Return one figure of a sweep folder, or of a front alone, laid out as a picture if there is a paper.
 
     Raises:
         EmptyFigureError: the sweep has nothing for the figure.
+        ExportError: the figure fits no paper.
         RecordError: the folder holds no readable front.
         UnknownFigureError: there is no such figure.
     """
     kinds = sweep_figures()
     data = SweepData(result=source) if isinstance(source, Front) else read(source)
     kind = choose(kinds, figure, data)
-    drawn = kind.draw(data)
-    return refuse(kinds, kind, data) if is_empty(drawn) else NotebookFigure(drawn)
+    check_fits(kinds, kind, data, paper)
+    drawn = kind.draw(data, narrow=paper is not None and is_narrow(paper), still=paper is not None)
+    if is_empty(drawn):
+        refuse(kinds, kind, data)
+    if paper is None:
+        return NotebookFigure(drawn)
+    size = fit(drawn, paper)
+    return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots)

@@ -142,13 +142,21 @@ def _export(
     if draft.paper is not None and format_ not in PICTURES:
         wanted = ", ".join(one.value for one in PICTURES)
         raise ExportError(f"Expected one of {wanted} for a picture of a size, got {format_.value}: change --output")
-    if draft.paper is not None and draft.paper.width is not None and not kind.for_paper:
-        found = names_with_content(draft.kinds, draft.data)
-        fitting = ", ".join(name for name in found if draft.kinds[name].for_paper)
-        remedy = f"leave out --preset and --width, or choose one of {fitting}"
-        raise ExportError(f"Expected a figure that fits a paper, got {kind.name}, which is for pages; {remedy}")
+    check_fits(draft.kinds, kind, draft.data, draft.paper)
     whole = contents.get(format_) if draft.figure is None else None
     return _write(path, draft.content(kind, format_) if whole is None else whole().encode())
+
+
+def check_fits(kinds: Mapping[str, FigureKind[D, Any]], kind: FigureKind[D, Any], data: D, paper: Paper | None) -> None:
+    """Refuse a figure at the width of a paper that is to be dragged, turned or pointed at.
+
+    Raises:
+        ExportError: it is.
+    """
+    if paper is not None and paper.width is not None and not kind.for_paper:
+        fitting = ", ".join(name for name in names_with_content(kinds, data) if kinds[name].for_paper)
+        remedy = f"leave out its preset and width, or choose one of {fitting}"
+        raise ExportError(f"Expected a figure that fits a paper, got {kind.name}, which is for pages; {remedy}")
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -81,20 +81,20 @@ class Paper:
         if preset is not None and preset not in PRESETS:
             known = ", ".join(PRESETS)
             remedy = did_you_mean(preset, PRESETS) or "name one of them"
-            raise ExportError(f"Expected a preset out of {known}, got {preset!r} (--preset); {remedy}")
-        _refuse_outside("--font", font, _FONTS, "points")
+            raise ExportError(f"Expected a preset out of {known}, got {preset!r}; {remedy}")
+        _refuse_outside("font", font, _FONTS, "points")
         own_width, own_font = PRESETS.get(preset or "", (None, None))
         width = width or own_width
         font = font or own_font or (None if width is None else PRESETS["column"][1])
         if font is not None:
             ends = max(_LEAST_MM_OF_POINT * font, _WIDTHS[0]), _WIDTHS[1]
-            _refuse_outside("--width", width, ends, f"millimetres for text of {font:g} points")
+            _refuse_outside("width", width, ends, f"millimetres for text of {font:g} points")
         return None if width is None and font is None and title else cls(width=width, font=font, title=title)
 
 
-def _refuse_outside(option: str, value: float | None, ends: tuple[float, float], unit: str) -> None:
+def _refuse_outside(size: str, value: float | None, ends: tuple[float, float], unit: str) -> None:
     if value is not None and not ends[0] <= value <= ends[1]:
-        raise ExportError(f"Expected {option} from {ends[0]:g} to {ends[1]:g} {unit}, got {value:g}: change it")
+        raise ExportError(f"Expected a {size} from {ends[0]:g} to {ends[1]:g} {unit}, got {value:g}: change it")
 
 
 def exporter(name: str) -> Callable[..., Any]:
@@ -135,12 +135,13 @@ def list_figures(of: object) -> str:
     return "\n".join([*names, *([_NOTHING, *others] if others else [])])
 
 
-def draw(source: "Path | FrontRecord", figure: str) -> Any:
-    """Return a figure of a sweep folder, or of a front alone: a ``plotly.graph_objects.Figure``.
+def draw(source: "Path | FrontRecord", figure: str, paper: Paper | None = None) -> Any:
+    """Return a figure of a sweep folder, or of a front alone, of the size of a paper: a Plotly figure.
 
     Raises:
         SweeperError: nothing that draws is installed.
+        ExportError: the figure fits no paper.
         RecordError: the folder holds no readable front.
         UnknownFigureError: there is no such figure.
     """
-    return exporter("figure")(source, figure)
+    return exporter("figure")(source, figure, paper)

@@ -25,7 +25,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import ERROR_RULES, Objective, Point, Trial
 from sweeper.results.display import front_in_html, front_in_words
-from sweeper.results.exporters import draw
+from sweeper.results.exporters import Paper, draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
 from sweeper.store.jsonl import read_object
@@ -43,17 +43,33 @@ class Front(FrontRecord):
         return front_in_words(self)
 
     @called_by_users()
-    def plot(self, figure: str = "front") -> Any:
+    def plot(
+        self,
+        figure: str = "front",
+        *,
+        preset: str | None = None,
+        width: float | None = None,
+        font: float | None = None,
+        title: bool = True,
+    ) -> Any:
         """Return a figure of the front, by its name in `sweeper.results.exporters.figure_names`.
+
+        Args:
+            figure: its name.
+            preset: ``column`` or ``page``, the size of a picture for a paper.
+            width: of such a picture, in millimetres.
+            font: of its text, in points.
+            title: whether it has a title.
 
         Returns:
             A ``plotly.graph_objects.Figure``.
 
         Raises:
             UnknownFigureError: there is no such figure.
+            ExportError: an unknown preset, a size that no picture has, or a figure that fits no paper.
             SweeperError: nothing that draws is installed.
         """
-        return draw(self, figure)
+        return draw(self, figure, Paper.of(preset, width, font, title=title))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -21,7 +21,7 @@ from sweeper.results.display import (
     sweep_in_words,
     trial_frame,
 )
-from sweeper.results.exporters import draw
+from sweeper.results.exporters import Paper, draw
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import CONDITIONS, pick
 from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
@@ -152,8 +152,23 @@ class Sweep:
         return input_of_sweep(self.directory, self.manifest(), data_dir)
 
     @called_by_users()
-    def plot(self, figure: str = "front") -> Any:
+    def plot(
+        self,
+        figure: str = "front",
+        *,
+        preset: str | None = None,
+        width: float | None = None,
+        font: float | None = None,
+        title: bool = True,
+    ) -> Any:
         """Return a figure of the sweep, by its name in `sweeper.results.exporters.figure_names`.
+
+        Args:
+            figure: its name.
+            preset: ``column`` or ``page``, the size of a picture for a paper.
+            width: of such a picture, in millimetres.
+            font: of its text, in points.
+            title: whether it has a title.
 
         Returns:
             A ``plotly.graph_objects.Figure``.
@@ -161,9 +176,10 @@ class Sweep:
         Raises:
             RecordError: there is no front yet, or it cannot be read.
             UnknownFigureError: there is no such figure.
+            ExportError: an unknown preset, a size that no picture has, or a figure that fits no paper.
             SweeperError: nothing that draws is installed.
         """
-        return draw(self.directory, figure)
+        return draw(self.directory, figure, Paper.of(preset, width, font, title=title))
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""

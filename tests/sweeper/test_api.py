@@ -15,7 +15,7 @@ from sweeper.calls import called_by_users
 from sweeper.driver import api
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError, public_line
+from sweeper.errors import EmptyFigureError, ExportError, RecordError, UnknownFigureError, public_line
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import NoisyScores
@@ -167,6 +167,22 @@ def test_figures_are_plotly_figures_by_name(ran):
         sweep.plot("nope")
     with pytest.raises(EmptyFigureError, match="released curves of two classes for the figure roc, found none"):
         sweep.plot("roc")
+
+
+@pytest.mark.slow
+def test_a_figure_has_the_size_of_a_paper_as_the_command_draws_it(ran):
+    front = sweeper.load(ran.folder).front()
+    column, plain = front.plot(preset="column", title=False), front.plot(width=120, font=9)
+    scale = 8 / 13 * 96 / 72
+    assert column.layout.width * scale == pytest.approx(85 / 25.4 * 96)
+    assert column.layout.title.text is None
+    assert plain.layout.title.text
+    assert plain.layout.width > column.layout.width
+    assert front.plot(title=False).layout.title.text is None
+    with pytest.raises(ExportError, match="Expected a preset out of column, page, got 'colunm'; did you mean 'column'"):
+        front.plot(preset="colunm")
+    with pytest.raises(ExportError, match="got configurations, which is for pages; leave out its preset and width"):
+        sweeper.load(ran.folder).plot("configurations", preset="page")
 
 
 def test_names_of_users_are_escaped_and_an_exploratory_front_says_so(objectives, claim, trial, make_point):

@@ -220,24 +220,24 @@ def test_axes_of_numbers_in_a_column_have_as_many_ticks_as_fit(sweep):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["configurations", "contours", "workers"])
 def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path, name):
-    said = f"got {name}, which is for pages; leave out --preset and --width, or choose one of front, caught, price"
+    said = f"got {name}, which is for pages; leave out its preset and width, or choose one of front, caught, price"
     with pytest.raises(ExportError, match=said) as caught:
         export_front(sweep, tmp_path / "one.png", figure=name, paper=of("column"))
     assert name not in str(caught.value).partition("choose")[2]
     assert not list(tmp_path.iterdir())
 
 
-_WIDTH_OF_12_POINTS = "Expected --width from 96 to 1000 millimetres for text of 12 points, got 85: change it"
+_WIDTH_OF_12_POINTS = "Expected a width from 96 to 1000 millimetres for text of 12 points, got 85: change it"
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("poster", None, None), "Expected a preset out of column, page, got 'poster' (--preset); name one of them"),
-        ((None, 5.0, None), "Expected --width from 64 to 1000 millimetres for text of 8 points, got 5: change it"),
-        ((None, 60.0, None), "Expected --width from 64 to 1000 millimetres for text of 8 points, got 60: change it"),
-        ((None, 29.0, 3.5), "Expected --font from 4 to 40 points, got 3.5: change it"),
-        ((None, None, float("nan")), "Expected --font from 4 to 40 points, got nan: change it"),
+        (("poster", None, None), "Expected a preset out of column, page, got 'poster'; name one of them"),
+        ((None, 5.0, None), "Expected a width from 64 to 1000 millimetres for text of 8 points, got 5: change it"),
+        ((None, 60.0, None), "Expected a width from 64 to 1000 millimetres for text of 8 points, got 60: change it"),
+        ((None, 29.0, 3.5), "Expected a font from 4 to 40 points, got 3.5: change it"),
+        ((None, None, float("nan")), "Expected a font from 4 to 40 points, got nan: change it"),
         (("column", None, 12.0), _WIDTH_OF_12_POINTS),
     ],
 )

@@ -1,0 +1,52 @@
+"""A figure in Python: pictures of it have room for their legend, or the size of a paper."""
+
+import plotly.graph_objects as go
+import pytest
+
+from dashboards.figures import NotebookFigure
+
+NAMES = [f"what the line of number {i} is" for i in range(6)]
+TITLE = "a front of which the title is longer than a small picture is wide"
+
+
+@pytest.fixture
+def figure():
+    lines = [go.Scatter(y=[1, 2], name=name) for name in NAMES]
+    return NotebookFigure(data=lines, layout={"title": {"text": TITLE}, "height": 400})
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """What Plotly is asked to draw: the figure, and its options."""
+    asked = []
+    monkeypatch.setattr(go.Figure, "to_image", lambda shown, *_, **options: asked.append((shown, options)) or b"")
+    monkeypatch.setattr(go.Figure, "write_image", lambda shown, *_, **options: asked.append((shown, options)))
+    return asked
+
+
+def test_a_picture_has_room_for_the_rows_of_its_legend_at_its_width(figure, pictures):
+    figure.to_image(width=2000)
+    figure.write_image("small.png", width=400)
+    figure.update_layout(width=500).write_image("medium.png")
+    wide, small, medium = (shown.layout for shown, _ in pictures)
+    assert wide.margin.t is None
+    assert (small.margin.t, small.height) == (64 + 5 * 19 + 23, 400 + 5 * 19 + 23)
+    assert small.title.text.count("<br>") == 1
+    assert medium.margin.t == 64 + 5 * 19 + 23
+    assert figure.layout.margin.t is None, "the figure itself stays as it is"
+
+
+def test_a_legend_with_lines_of_two_rows_has_room_for_both(pictures):
+    lines = [go.Scatter(y=[1, 2], name=name) for name in ("short", "two<br>rows")]
+    NotebookFigure(data=lines).to_image(width=900)
+    assert pictures[0][0].layout.margin.t == 64 + 19
+
+
+def test_a_picture_for_a_paper_is_scaled_to_it(figure, pictures):
+    laid = figure.lay_out(391.0, 300.0, 0.82, 6.25)
+    laid.to_image()
+    laid.to_image("svg")
+    laid.write_image("one.pdf")
+    laid.write_image("one.png", scale=2)
+    assert [options["scale"] for _, options in pictures] == [0.82 * 6.25, 0.82, 0.82, 2]
+    assert all(shown.layout.width == 391.0 and shown.layout.margin.t is None for shown, _ in pictures)
