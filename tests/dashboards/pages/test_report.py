@@ -435,6 +435,15 @@ const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row)
 head.click(); const up = shown(); head.click(); const down = shown();
 const have = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
 const first = have();
+const closed = () => document.querySelectorAll(".topic:not([open]), figcaption details:not([open])").length;
+const before = closed();
+dispatchEvent(new Event("beforeprint"));
+const onPaper = closed();
+dispatchEvent(new Event("afterprint"));
+const folds = [before, onPaper, closed()];
+location.hash = "stages";
+dispatchEvent(new Event("hashchange"));
+const revealed = [...document.querySelectorAll(".topic[open]")].map((topic) => topic.id);
 const front = document.getElementById("plot-front").getBoundingClientRect();
 const seen = front.bottom + scrollY <= innerHeight && front.height >= 340;
 for (const topic of document.querySelectorAll(".topic")) {
@@ -443,7 +452,7 @@ for (const topic of document.querySelectorAll(".topic")) {
 }
 const drawn = have();
 document.body.innerHTML = "";
-document.body.append(JSON.stringify({up, down, first, drawn, seen, sort: head.closest("th").getAttribute("aria-sort")}));
+document.body.append(JSON.stringify({up, down, first, folds, revealed, drawn, seen, sort: head.closest("th").getAttribute("aria-sort")}));
 </script>"""
 
 
@@ -481,6 +490,9 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert seen["seen"]  # the front, above the fold
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
     assert set(seen["first"]) == {f"plot-{name}" for name in names if FIGURES[name].topic not in report.FOLDS}
+    before, on_paper, after = seen["folds"]
+    assert before == after > on_paper == 0, "on paper everything is open"
+    assert seen["revealed"] == ["topic-search"], "where the address is that of a figure below it"
 
 
 @pytest.mark.long
