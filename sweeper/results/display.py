@@ -177,6 +177,8 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Scalar | None]]:
     ``epsilon``, ``accuracy``, ...
         The values of its point; where scores are noisy they are estimates, and ``low.NAME`` and ``high.NAME`` are the
         ends of their intervals. Its epsilon is its own, fixed in advance.
+    ``test.accuracy``, ...
+        Its scores of test rows, where it has some: points of the front have. ``low.test.NAME`` and so on likewise.
     ``on_front``, ``epoch``, ``made_from``
         The point: whether it is on the front, its epoch, how its weights were made (empty: those of the epoch).
     ``stage``
@@ -210,6 +212,9 @@ def trial_frame(front: FrontRecord) -> "pd.DataFrame":
 
 
 def _values(point: Point) -> dict[str, float]:
-    intervals = {name: interval for name in point.values if (interval := point.interval(name)) is not None}
+    tested = point.test or {}
+    known = {name: point.interval(name) for name in point.values}
+    known |= {f"test.{name}": point.test_interval(name) for name in tested}
+    intervals = {name: interval for name, interval in known.items() if interval is not None}
     ends = {f"{end}.{name}": pair[i] for name, pair in intervals.items() for i, end in enumerate(("low", "high"))}
-    return dict(point.values) | ends
+    return dict(point.values) | {f"test.{name}": value for name, value in tested.items()} | ends

@@ -144,10 +144,18 @@ def test_a_row_of_a_trial_shows_its_best_point_on_the_front_or_not(make_front, m
 
 
 def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):
-    noisy = NoisyScores(intervals={"accuracy": (0.6, 0.8)}, released={"accuracy": 0.71}, is_final=True)
-    front = make_front([make_point("t0001", 2, 1.0, 0.7, noisy=noisy)], stages=(1,))
+    noisy = NoisyScores(
+        intervals={"accuracy": (0.6, 0.8)},
+        released={"accuracy": 0.71},
+        test_intervals={"accuracy": (0.5, 0.78)},
+        test_released={"accuracy": 0.64},
+        is_final=True,
+    )
+    point = make_point("t0001", 2, 1.0, 0.7, noisy=noisy)
+    front = make_front([replace(point, test={"accuracy": 0.65})], stages=(1,))
     (row,) = trial_rows(front)
     assert (row["low.accuracy"], row["accuracy"], row["high.accuracy"]) == (0.6, 0.7, 0.8)
+    assert (row["low.test.accuracy"], row["test.accuracy"], row["high.test.accuracy"]) == (0.5, 0.65, 0.78)
     assert row["stage"] == 1
     names = list(row)
     assert names[:2] == ["trial", "status"]
