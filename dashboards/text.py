@@ -194,7 +194,7 @@ def in_sentence(name: str, value: float, interval: Interval | None = None) -> st
     """A value behind its name, with its interval where one is known.
 
     >>> in_sentence("epsilon", 2.5)
-    'epsilon 2.5'
+    'own epsilon 2.5'
     """
     return whole(f"{title_of(name)} {show(name, value)}{in_parentheses(name, interval)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import inf, log, log2, sqrt
+from math import inf, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -137,39 +137,30 @@ def _group(curves: Sequence[TrialScores]) -> list[_Alike]:
 
 def _solve(groups: Sequence[_Alike], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
     """Return log evidence, means and variances given the deviations of trials and curves, group by group."""
-    kinds = [
-        [
-            (_law(one.s, v, curve_std, jumps, *one.variances), log(of_far * jumps.odds))
-            for v, of_far in ((trial_std, 1.0), (_FAR_STD, _FAR_ODDS))
-            for jumps in one.jumps
-        ]
-        for one in groups
-    ]
+    laws = [_kinds(one.s, trial_std, curve_std, one.jumps, *one.variances) for one in groups]
     # the probability of each trial that it is of each kind: at first all are near the others, and none jumps
-    shares = [np.eye(len(of))[:, :1].repeat(len(one.centred), axis=1) for of, one in zip(kinds, groups, strict=True)]
+    shares = [
+        np.eye(len(law.odds))[:, :1].repeat(len(one.centred), axis=1) for law, one in zip(laws, groups, strict=True)
+    ]
     for _ in range(_ROUNDS):
         precision, pull = np.diag(_TREND_STDS**-2), np.zeros(len(_TREND_STDS))
-        for of, one, share in zip(kinds, groups, shares, strict=True):
-            for (law, _), weight in zip(of, share, strict=True):
-                precision = precision + weight.sum() * law.information
-                pull = pull + law.design.T @ (law.inverse @ (weight @ one.centred))
+        for law, one, share in zip(laws, groups, shares, strict=True):
+            precision = precision + (share.sum(axis=1)[:, None, None] * law.information).sum(axis=0)
+            pull = pull + (law.inverse @ (share @ one.centred)[:, :, None]).sum(axis=0)[:, 0] @ law.design
         spread = np.linalg.inv(precision)
         common = spread @ pull
-        logs = [
-            np.stack([law.log_densities(one.centred, common) + odds for law, odds in of])
-            for of, one in zip(kinds, groups, strict=True)
-        ]
+        logs = [law.log_densities(one.centred, common) for law, one in zip(laws, groups, strict=True)]
         wholes = [np.logaddexp.reduce(each, axis=0) for each in logs]
         shares = [np.exp(each - whole) for each, whole in zip(logs, wholes, strict=True)]
     evidence = sum(float(whole.sum()) for whole in wholes)
     evidence += 0.5 * float(np.linalg.slogdet(spread)[1] - common @ (common / _TREND_STDS**2))
     means, variances = [], []
-    for of, one, share in zip(kinds, groups, shares, strict=True):
-        of_kinds, left = zip(*(law.given(one.centred, common, spread) for law, _ in of), strict=True)
-        mean = np.einsum("kt,kte->te", share, of_kinds)
-        apart = (np.array(of_kinds) - mean) ** 2 + np.array(left)[:, None, :]
+    for law, one, share in zip(laws, groups, shares, strict=True):
+        of_kinds, left = law.given(one.centred, common, spread)
+        mean = (share[:, :, None] * of_kinds).sum(axis=0)
+        apart = (of_kinds - mean) ** 2 + left[:, None, :]
         means.append((_MEAN + mean).ravel())
-        variances.append(np.einsum("kt,kte->te", share, apart).ravel())
+        variances.append((share[:, :, None] * apart).sum(axis=0).ravel())
     return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
 
 
@@ -227,17 +218,56 @@ class _Law:
     left_variance: Floats  # of the shares, given scores and trend
     left_design: Floats  # by which an error of the trend moves the shares
 
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """The laws of trials of each kind, K of them: near the others or far from them, and jumping or not; as `_Law`."""
+
+    odds: Floats  # (K,) logarithms of the odds of each, before scores are seen
+    design: Floats  # of all kinds
+    inverse: Floats
+    gain: Floats
+    information: Floats
+    log_precision: Floats
+    left_variance: Floats
+    left_design: Floats
+
     def log_densities(self, centred: Floats, common: Floats) -> Floats:
-        """Return those of the scores of trials, (T, E), given the trend, but for a constant: (T,)."""
+        """Return those of kinds and scores of trials, (T, E), given the trend, but for a constant: (K, T)."""
         apart = centred - self.design @ common
-        found: Floats = 0.5 * (self.log_precision - ((apart @ self.inverse) * apart).sum(axis=1))
+        squares = ((apart @ self.inverse) * apart).sum(axis=2)
+        found: Floats = 0.5 * (self.log_precision[:, None] - squares) + self.odds[:, None]
         return found
 
     def given(self, centred: Floats, common: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """Return means, (T, E), and variances, (E,), of the shares given scores and the posterior of the trend."""
+        """Return means, (K, T, E), and variances, (K, E), of the shares given scores and the posterior of the trend."""
         trend = self.design @ common
-        unsure = np.einsum("ij,jk,ik->i", self.left_design, spread, self.left_design)
-        return trend + (centred - trend) @ self.gain.T, self.left_variance + unsure
+        unsure = ((self.left_design @ spread) * self.left_design).sum(axis=2)
+        return trend + (centred - trend) @ self.gain.swapaxes(1, 2), self.left_variance + unsure
+
+
+@lru_cache(maxsize=512)
+def _kinds(
+    s: tuple[float, ...],
+    trial_std: float,
+    curve_std: float,
+    jumps: tuple[Jumps, ...],
+    variance: float,
+    own_sampling: float,
+) -> _Kinds:
+    """Return the laws of trials that are scored at these moments, those that are near the others first."""
+    kinds = [(v, of_far, one) for v, of_far in ((trial_std, 1.0), (_FAR_STD, _FAR_ODDS)) for one in jumps]
+    laws = [_law(s, v, curve_std, one, variance, own_sampling) for v, _, one in kinds]
+    return _Kinds(
+        odds=np.log([of_far * one.odds for _, of_far, one in kinds]),
+        design=laws[0].design,
+        inverse=np.stack([law.inverse for law in laws]),
+        gain=np.stack([law.gain for law in laws]),
+        information=np.stack([law.information for law in laws]),
+        log_precision=np.array([law.log_precision for law in laws]),
+        left_variance=np.stack([law.left_variance for law in laws]),
+        left_design=np.stack([law.left_design for law in laws]),
+    )
 
 
 @lru_cache(maxsize=4096)
