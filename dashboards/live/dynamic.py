@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from math import isfinite
 
 from dashboards.data import SweepData
 from dashboards.live import account_page, forms, fragments, header, trial_page
@@ -19,6 +20,7 @@ from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
 from dashboards.summary import total_price
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownAccountError, UnknownSweepError
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.service.accounts import VERIFIED_SECONDS, ServiceAccounts
 from sweeper.service.catalog import Catalog
@@ -217,14 +219,19 @@ class DynamicFragments:
         if data is None or data.result.claim.exploratory:
             return {}
         price = total_price(data)
-        if price is None or price.fixed:
+        if price is None or price.fixed or not isfinite(price.epsilon):
             return {}
 
         def make() -> Mapping[int, float]:
             ledger = Ledger(snapshot.ledger)
-            charged = ledger.charged_with()
-            costs = {n: ledger.spending.prices(charged.with_more(n), price.delta, tight=True) for n in _FURTHER}
-            return {n: found["winner"].epsilon for n, found in costs.items()}
+            charged, spending = ledger.charged_with(), ledger.spending
+
+            def cost(trials: int, like: Entry, *, tight: bool = False) -> float:
+                return spending.prices(charged.with_more(trials, like), price.delta, tight=tight)["winner"].epsilon
+
+            distinct = {(entry.planned, entry.planned_scores): entry for entry in ledger.entries() if entry.drawn}
+            dearest = max(distinct.values(), key=lambda like: cost(_FURTHER[-1], like), default=None)
+            return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in _FURTHER}
 
         with suppress(RecordError):
             return snapshot.once("with more", make)

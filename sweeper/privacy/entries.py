@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.pricing import signal_of
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import number_of
 
@@ -31,6 +30,11 @@ class Entry:
     def planned(self) -> PoissonGaussian:
         """What the whole trial plans, the steps that this attempt goes on from included."""
         return self.event.with_steps(self.kept + self.event.steps)
+
+    @property
+    def planned_scores(self) -> PoissonGaussian | None:
+        """What the whole trial plans for scores of private validation rows, ``None`` where they are free."""
+        return None if self.scores is None else self.scores.event.with_steps(self.scores.kept + self.scores.event.steps)
 
     @property
     def charged(self) -> PoissonGaussian:
@@ -78,11 +82,11 @@ class ChargedEvents:
     apart: bool = True
     selection: Terms | None = None
 
-    def with_more(self, trials: int) -> "ChargedEvents":
-        """Return it with further trials that each are charged what the dearest training and scores were."""
-        dearest = [sorted(events, key=signal_of)[-1:] for events in (self.training, self.validation)]
-        training, validation = (trials * one for one in dearest)
-        return replace(self, training=[*self.training, *training], validation=[*self.validation, *validation])
+    def with_more(self, trials: int, like: Entry) -> "ChargedEvents":
+        """Return it with further trials, of which each is charged what the whole trial of an entry plans."""
+        scores = () if like.planned_scores is None else (like.planned_scores,)
+        training, validation = (*self.training, *trials * (like.planned,)), (*self.validation, *trials * scores)
+        return replace(self, training=training, validation=validation)
 
     @property
     def trainings_in_words(self) -> str:

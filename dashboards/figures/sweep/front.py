@@ -310,9 +310,9 @@ def _found(info: FrontInfo) -> str:
     said = f"{number_of(len(info.front), 'point')} on the front; the best: {best_in_words(info.utility, info.steps)}."
     if info.knee is None:
         return said
-    knee = info.knee[0].values
-    value = in_sentence(info.utility, knee[info.utility])
-    return f"{said} The knee, where the front bends most, has {value} at {show_epsilon(knee['epsilon'])}."
+    knee = info.knee[0]
+    value = in_sentence(info.utility, knee.values[info.utility], knee.interval(info.utility))
+    return f"{said} The knee, where the front bends most, has {value} at {show_epsilon(knee.values['epsilon'])}."
 
 
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(

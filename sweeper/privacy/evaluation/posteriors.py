@@ -22,6 +22,7 @@ _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
 _ROUNDS = 3  # of finding those trials and the trend of the others
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
 _GRID = 4  # shares per octave of which sampling errors are computed
+_WILSON = 1.96  # deviations within which a share is taken to lie
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 
 Floats = NDArray[np.float64]
@@ -86,12 +87,16 @@ class TrialScores:
     def own_variances(self) -> tuple[float, float]:
         """The variances of what is an epoch's own, noise and sampling, and of sampling that is the trial's own.
 
-        They are those at about the mean of its scores, within a tenth: few different laws have to be computed.
+        They are the largest that the mean of its scores allows (Wilson 1927, with noise), for that of the best of many
+        is lucky; within a tenth, so that few different laws have to be computed.
         """
         mean = float(np.clip(self.scores.mean(), 0.0, 1.0))
-        rarer = max(min(mean, 1.0 - mean), 1.0 / self.rows)
-        rarer = min(0.5, 2.0 ** (round(_GRID * log2(rarer)) / _GRID))
-        whole = rarer * (1.0 - rarer) / self.rows
+        rarer = min(mean, 1.0 - mean)
+        sampled, noise = _WILSON**2 / self.rows, _WILSON**2 * self.variance / len(self.scores)
+        middle = rarer + sampled / 2.0
+        largest = (middle + sqrt(middle**2 - (1.0 + sampled) * (rarer**2 - noise))) / (1.0 + sampled)
+        largest = min(2.0 ** (round(_GRID * log2(largest)) / _GRID), 0.5)
+        whole = largest * (1.0 - largest) / self.rows
         of_epoch = self.assumed.epoch if len(self.scores) > 1 else 0.0  # one score has one error
         return self.variance + of_epoch * whole, self.assumed.trial * whole
 

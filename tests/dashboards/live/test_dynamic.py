@@ -319,13 +319,18 @@ def test_every_form_says_its_price_and_where_it_goes(show, growing, action):
 
 def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(show, ended, clock):
     ledger = Ledger(ended.ledger)
-    events = [EVENT, replace(EVENT, noise_multiplier=2.0 * EVENT.noise_multiplier)]
+    rare = replace(EVENT, noise_multiplier=0.3, sampling_rate=0.01)  # of the smaller signal, and the larger price
+    events = [EVENT, rare]
     for number, event in enumerate(events, 1):
         ledger.open(f"t000{number}", event, marked=True)
         ledger.draw(f"t000{number}")
+    ledger.close("t0002", 3)  # a driver died, and the trial went on
+    ledger.open("t0002", rare, kept=3, marked=True)
+    ledger.draw("t0002")
+    spent = [EVENT, rare.with_steps(3), rare.with_steps(rare.steps - 3)]
     page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
     for more in (1, 10):
-        epsilon = price([*events, *[EVENT] * more], 1e-4, tight=True).epsilon
+        epsilon = price([*spent, *[rare] * more], 1e-4, tight=True).epsilon
         assert f"about {show_epsilon(epsilon)} with {more} more" in page
     assert "The price is not proven: it assumes" in page
     assert "not proven" not in show("part", "action", View(sweep=ENDED, action=Action.RESUME), WRITER)

@@ -148,15 +148,18 @@ def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, r
     assert np.mean(of_best) > 0.88
 
 
-@pytest.mark.parametrize("truth", [0.0, 0.004, 0.04, 0.31, 0.5, 0.94, 0.955, 0.99, 1.0])
-def test_sampling_errors_are_those_at_the_size_of_the_scores(truth):
-    one = TrialScores(np.zeros(2), np.full(2, truth), 0.0, 1000, ASSUMPTIONS[1])
-    expected = max(truth * (1 - truth), 0.001 * 0.999) / 1000
-    assert one.own_variances == pytest.approx((expected, expected), rel=0.1)
+@pytest.mark.parametrize("score", [0.0, 0.004, 0.04, 0.31, 0.5, 0.94, 0.955, 0.99, 1.0])
+@pytest.mark.parametrize("std", [0.0, 0.05])
+def test_sampling_errors_are_the_largest_that_scores_allow(score, std):
+    one = TrialScores(np.zeros(2), np.full(2, score), std**2, 1000, ASSUMPTIONS[1])
+    _, (low, high) = share(score, std**2 / 2, 1000)
+    largest = min(high if score <= 0.5 else 1.0 - low, 0.5)
+    expected = largest * (1.0 - largest) / 1000
+    assert one.own_variances == pytest.approx((std**2 + expected, expected), rel=0.25)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("truth", "rows", "std"), [(0.94, 1000, 0.003), (0.955, 3000, 0.002), (0.04, 1000, 0.003)])
+@pytest.mark.parametrize(("truth", "rows", "std"), [(0.94, 1000, 0.003), (0.99, 2000, 0.002), (0.04, 1000, 0.003)])
 def test_intervals_cover_the_best_of_equal_models_near_zero_and_one(trial, truth, rows, std):
     """Twenty trainings, each with the errors of its own rows."""
     rng, covered = np.random.default_rng(0), []
@@ -389,8 +392,8 @@ def test_a_class_that_is_clearly_there_is_known_by_its_rows(trial):
     one = trial(1, 0.0005, rows=200)
     (found,) = estimate_points([released_beside_little_noise(one, 20, 0)], {one.id: one})
     lows = {name: found.interval(name)[0] for name in (recall_name(1), BALANCED, "auroc")}
-    assert lows[recall_name(1)] > 0.78
-    assert min(lows[BALANCED], lows["auroc"]) > 0.85
+    assert lows[recall_name(1)] > 0.72
+    assert min(lows[BALANCED], lows["auroc"]) > 0.78
 
 
 def test_scores_of_a_rare_class_have_the_sampling_error_of_its_rows(trial):
