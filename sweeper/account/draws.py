@@ -1,24 +1,25 @@
 """What the ledger of a sweep says was drawn, release by release, as its account is charged.
 
 Each release has one name, under which the account charges it once: a training by trial and attempt, with the scores of
-its validation rows; the test scores of each row of the ledger; the sketch; a private selection as a whole, for the
-number of its candidates is secret. Its winner is a release that costs nothing more. It is charged before anybody
-sees it, so that the account knows the ledger that is shown: none of another winner, drawn anew, goes on from that.
+its validation rows, and one that goes on from a killed one what is more than that was charged; the test scores of each
+row of the ledger; the sketch; a private selection as a whole, for the number of its candidates is secret. Its winner is
+a release that costs nothing more. It is charged before anybody sees it, so that the account knows the ledger that is
+shown: none of another winner, drawn anew, goes on from that.
 
 Candidates of a selection whose conditions broke are shown, all of them, at what they cost by composition. What the
 selection was charged counts for that: the account takes what is more on each side, and no less than either.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clipless.privacy.accounting.private_selection import Repetitions
-from clipless.privacy.events import Composed, Event, PoissonGaussian
+from clipless.privacy.events import Composed, Event
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.cost import NOTHING, event_cost, left_of, selection_cost
 from sweeper.account.entries import Side
-from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.store.sweep_folder import is_secret
@@ -44,11 +45,16 @@ class Draw:
 
     def costs(self, epsilon: float, delta: float) -> dict[Side, GaussianCost]:
         """Return what it takes of an account of ``(epsilon, delta)``."""
-        repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.costs(epsilon, delta)
+        repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.alone.costs(epsilon, delta)
         if repetitions is not None:
             return {side: selection_cost(event, repetitions, epsilon, delta) for side, event in self.events.items()}
         whole = {side: event_cost(event, epsilon, delta) for side, event in self.events.items()}
         return {side: left_of(cost, before.get(side, NOTHING)) for side, cost in whole.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its noise is charged: its own, and those of what was charged before."""
+        return (self.what, *(() if self.beyond is None else self.beyond.names))
 
     @property
     def alone(self) -> "Draw":
@@ -80,7 +86,7 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     if terms is not None and not terms.broken:
         found.append(Draw(what=WINNER, events={}))
     if terms is None or not terms.broken:
-        found += [draw_of(one.trial, one.attempt, one.event, one.scores) for one in entries]
+        found += [draw_of(one, attempts_before(one, entries)) for one in entries]
     elif entries:
         found.append(draw_of_candidates(ledger, terms))
     tests = enumerate(ledger.tests(), start=1)
@@ -88,10 +94,36 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     return tuple(found)
 
 
-def draw_of(trial: str, attempt: int, event: PoissonGaussian, scores: PaidScores | None) -> Draw:
-    """Return what a training plans, which it is charged whatever it reaches."""
-    events = {Side.TRAINING: event} if scores is None else {Side.TRAINING: event, Side.VALIDATION: scores.event}
-    return Draw(what=name_of_training(trial, attempt), events=events)
+def attempts_before(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the attempts at the trial of an entry that drew before it."""
+    return tuple(one for one in entries if one.trial == entry.trial and one.attempt < entry.attempt and one.drawn)
+
+
+def draw_of(entry: Entry, earlier: Sequence[Entry] = ()) -> Draw:
+    """Return what a training plans, which it is charged whatever it reaches.
+
+    One that goes on from ``earlier`` attempts that drew is charged what these ran and it plans together, less what was
+    charged for them: what was planned and not run counts for it.
+    """
+    goes_on, scores = bool(entry.kept and earlier), entry.scores
+    steps, releases = _ran(earlier) if goes_on else (0, 0)
+    events: dict[Side, Event] = {Side.TRAINING: entry.event.with_steps(steps + entry.event.steps)}
+    if scores is not None:
+        events[Side.VALIDATION] = scores.event.with_steps(releases + scores.event.steps)
+    beyond = draw_of(earlier[-1], earlier[:-1]) if goes_on else None
+    return Draw(what=name_of_training(entry.trial, entry.attempt), events=events, beyond=beyond)
+
+
+def _ran(attempts: Sequence[Entry]) -> tuple[int, int]:
+    """Return how many steps and releases of scores the last of these attempts ran, with those it went on from."""
+    steps = releases = 0
+    for one in reversed(attempts):
+        ran = replace(one, goes_on=True)
+        steps += ran.charged.steps
+        releases += sum(event.steps for event in ran.charged_scores)
+        if not one.kept:
+            break
+    return steps, releases
 
 
 def draw_of_selection(terms: Terms) -> Draw:

@@ -16,9 +16,10 @@ from starlette.testclient import TestClient
 
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
-from sweeper.account.cost import NOTHING
+from sweeper.account.cost import NOTHING, event_cost
 from sweeper.account.draws import Draw, draw_of, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import close_account, open_account
@@ -36,6 +37,8 @@ from sweeper.planning.account_quote import quote_of
 from sweeper.planning.configurations import plan_configuration
 from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.privacy.claims import Steering
+from sweeper.privacy.entries import Entry
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.results.front import read_front
@@ -418,11 +421,42 @@ def test_every_release_is_in_the_ledger_before_it_is_charged(spending):
 def test_a_training_is_charged_with_the_scores_of_its_validation_rows(spending, tmp_path):
     _, _, plan = spending()
     scores = plan.shared.noise.paid(1)
-    draw = draw_of("t0001", 1, plan.spending.first_slot, scores)
+    draw = draw_of(Entry(trial="t0001", attempt=1, event=plan.spending.first_slot, scores=scores))
     assert draw.events == {Side.TRAINING: plan.spending.first_slot, Side.VALIDATION: scores.event}
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.open("t0001", plan.spending.first_slot, scores=scores, stage=0)
     assert draws_of(ledger) == (draw,)
+
+
+@pytest.mark.parametrize(
+    ("kept", "steps", "releases"),
+    [
+        ((0, 5), 10 + 55, 3 + 4),
+        ((0, 5, 20), 10 + 20 + 40, 3 + 3 + 2),
+        ((0, 0), 60 + 60, 6 + 6),
+        ((0, 0, 5), 60 + 10 + 55, 6 + 3 + 4),
+    ],
+)
+def test_trainings_that_go_on_are_charged_what_they_draw_together(tmp_path, kept, steps, releases):
+    """Attempts at 60 steps and 6 releases of scores; all but the last are killed, 10 or 20 steps after they began."""
+    ledger, event, scores = (
+        Ledger(tmp_path / "ledger.jsonl"),
+        EVENT.with_steps(60),
+        scores_event(9.0, 6, EVENT.relation),
+    )
+    for number, one in enumerate(kept, 1):
+        scored = {0: 0, 5: 2, 20: 4}[one]
+        paid = PaidScores(event=scores.with_steps(6 - scored), apart=True, kept=scored)
+        ledger.open("t0001", event, kept=one, scores=paid, marked=True)
+        ledger.draw("t0001")
+        if number < len(kept):
+            ledger.close("t0001", one + (20 if one else 10), scored=scored + 3)
+    draws = draws_of(ledger)
+    assert [draw.what for draw in draws] == [f"t0001/{number}" for number in range(1, len(kept) + 1)]
+    whole = {Side.TRAINING: event.with_steps(steps), Side.VALIDATION: scores.with_steps(releases)}
+    for side, drawn in whole.items():
+        found, least = (sum(one.costs(8.0, 1e-4)[side].square for one in draws), event_cost(drawn, 8.0, 1e-4).square)
+        assert least <= found <= 1.06 * least
 
 
 def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
