@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 from clipless.errors import (
     AccountingError,
     CliplessError,
+    DataError,
     DeclarationError,
     InvalidBoundError,
     PlanError,
@@ -80,7 +81,7 @@ def called_by_users(meant: Mapping[str, str] | None = None) -> Callable[[Callabl
                 raise error.with_traceback(None) from None
             except CliplessError as error:
                 kind = SpecError if isinstance(error, _OF_SPECS) else InputError
-                raise kind(str(error)) from None
+                raise kind(*(error.mistakes if isinstance(error, DataError) else [str(error)])) from None
             except (AttributeError, TypeError, ValueError):
                 wrong = next(_of_other_types(function.__name__, bound), "")
                 if not wrong:

@@ -7,7 +7,7 @@ service and page repeat `public_line` or `public_sentence`: a message is in them
 row had a part in it.
 """
 
-from clipless.errors import CliplessError, DataError, DeclarationError, FederationError
+from clipless.errors import CliplessError, DataError, DeclarationError, FederationError, numbered
 
 PACKAGES = ("clipless", "sweeper", "dashboards")
 FAILURES_NAME = "failures.jsonl"
@@ -27,9 +27,7 @@ class SpecError(SweeperError, ValueError):
     """
 
     def __init__(self, *mistakes: str) -> None:
-        numbered = [f"({number}) {mistake}" for number, mistake in enumerate(mistakes, start=1)]
-        several = [f"{len(mistakes)} mistakes:", *numbered]
-        super().__init__(mistakes[0] if len(mistakes) == 1 else "\n".join(several))
+        super().__init__(numbered(mistakes))
         self.mistakes = mistakes
 
 

@@ -1,5 +1,17 @@
 """Errors a user of clipless can catch."""
 
+from collections.abc import Sequence
+
+
+def numbered(mistakes: Sequence[str]) -> str:
+    r"""Return mistakes as one message, which numbers them where there are several.
+
+    >>> numbered(["no target"]), numbered(["no target", "no source"])
+    ('no target', '2 mistakes:\n(1) no target\n(2) no source')
+    """
+    lines = [f"({number}) {mistake}" for number, mistake in enumerate(mistakes, start=1)]
+    return mistakes[0] if len(mistakes) == 1 else "\n".join([f"{len(mistakes)} mistakes:", *lines])
+
 
 class CliplessError(Exception):
     """Base class of every error this package raises on purpose."""
@@ -29,7 +41,14 @@ class DataError(CliplessError, ValueError):
     """Data that cannot be used; the message names file, column, value and remedy.
 
     The message may quote a cell or a count of private rows: it is for the owner of the data alone.
+
+    Attributes:
+        mistakes: one sentence each; the message numbers them where there are several.
     """
+
+    def __init__(self, *mistakes: str) -> None:
+        super().__init__(numbered(mistakes))
+        self.mistakes = mistakes
 
 
 class DeclarationError(DataError):

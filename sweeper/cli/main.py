@@ -1,6 +1,6 @@
 """The command line: puts the commands together, and turns every error into one sentence.
 
-An error ends as one sentence on standard error and exit code 2, several mistakes of a spec as one sentence each;
+An error ends as one sentence on standard error and exit code 2, several mistakes of a file as one sentence each;
 ``--debug`` shows the traceback. The packages are
 imported by the commands that use them: they take seconds.
 """
@@ -97,10 +97,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    """Return an error as one sentence, several mistakes of a spec as a line each."""
-    from clipless.errors import CliplessError
+    """Return an error as one sentence, several mistakes of a spec or a ranges file as a line each."""
+    from clipless.errors import CliplessError, DataError
 
-    if isinstance(error, SpecError) and len(error.mistakes) > 1:
+    if isinstance(error, SpecError | DataError) and len(error.mistakes) > 1:
         lines = (" ".join(mistake.split()) for mistake in error.mistakes)
         return "\n  ".join([f"{len(error.mistakes)} mistakes:", *lines])
     if isinstance(error, SweeperError | CliplessError):

@@ -244,6 +244,10 @@ def test_errors_about_rows_stay_with_the_owner_when_they_become_errors_of_the_sw
         called_by_users()(fail)(DataError("cell 7"))
     assert isinstance(refused.value, sweeper.SweeperError)
     assert "cell 7" not in public_line(refused.value)
+    with pytest.raises(sweeper.InputError) as refused:
+        called_by_users()(fail)(DataError("cell 7", "cell 9"))
+    assert refused.value.mistakes == ("cell 7", "cell 9")
+    assert str(refused.value) == "2 mistakes:\n(1) cell 7\n(2) cell 9"
     for error in (ModelFileError("torn"), FederationError("cell 7")):
         with pytest.raises(sweeper.InputError):
             called_by_users()(fail)(error)

@@ -379,6 +379,20 @@ def test_several_mistakes_are_a_line_each(call, spec_file):
     assert lines[0].startswith("  Unknown key 'trails'")
 
 
+def test_several_mistakes_of_a_ranges_file_are_a_line_each_too(call, spec_file, tmp_path):
+    (tmp_path / "people.csv").write_text("age,ill\n1,no\n", encoding="utf-8")
+    (tmp_path / "r.yaml").write_text("columns: {age: {low: 2, high: 1}}\nunit: true\n", encoding="utf-8")
+    code, out, err = call("check", spec_file(data={"name": ..., "path": "people.csv", "ranges": "r.yaml"}))
+    assert (code, out) == (2, "")
+    first, *lines = err.splitlines()
+    assert first == "sweeper: 3 mistakes:"
+    assert [line.rpartition("(")[2] for line in lines] == [
+        "source in r.yaml)",
+        "columns.age in r.yaml)",
+        "unit in r.yaml)",
+    ]
+
+
 def test_what_is_set_on_the_command_line_is_checked_like_the_spec(refusal, spec_file):
     path = spec_file()
     assert "did you mean 'epochs'?" in refusal("run", path, "--set", "training.epoch=3")

@@ -4,7 +4,8 @@ A declaration holds numbers and texts that are known without looking at the rows
 nature or the form that was filled in. Nothing here reads data.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite, pi, ulp
@@ -96,7 +97,9 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if not self.categories or len(set(self.categories)) != len(self.categories):
-            raise DeclarationError(f"Expected at least one category and none twice, got {list(self.categories)}")
+            twice = ", ".join(repr(one) for one, count in Counter(self.categories).items() if count > 1)
+            got = f"{twice} twice" if twice else "none"
+            raise DeclarationError(f"Expected at least one category and none twice, got {got}")
 
     @property
     def width(self) -> int:
@@ -180,16 +183,19 @@ class Ranges:
     block: str | None = None
 
     def __post_init__(self) -> None:
+        mistakes: list[str] = []
         for name, column in (*self.columns.items(), ("others", self.others)):
             if isinstance(column, Numeric) and column.missing is not None:
-                self._check_markers(name, column, column.missing)
+                mistakes += self._wrong_markers(name, column, column.missing)
+        if mistakes:
+            raise DeclarationError(*mistakes)
 
-    def _check_markers(self, name: str, column: Numeric, missing: float) -> None:
-        """Refuse a marker that cuts a number out of a range: what is certified would not hold for a move to it."""
+    def _wrong_markers(self, name: str, column: Numeric, missing: float) -> Iterator[str]:
+        """Yield a sentence for each marker that cuts a number out of a range: no certificate holds for a move to it."""
         for code in marker_numbers(self.missing_markers):
             ends = code, unpack("f", pack("f", code))[0] if abs(code) < _SINGLE else code  # cells of single precision
             if max(ends) >= column.low and min(ends) <= column.high and code != missing:
-                raise DeclarationError(
+                yield (
                     f"Expected missing_markers beyond the ranges of numbers, got {code:g} in {name} ({column.low:g} to "
                     f"{column.high:g}, missing: {missing:g}) in {self.name}: numbers beside it and itself would be far "
                     f"apart; leave such cells empty in the table, or declare missing: {code:g}"

@@ -17,12 +17,14 @@
     splits: {validation: 0.2, test: 0.2}  # or a column, and its values for train, validation and test
     block: month                          # likewise: a public attribute of the unit, which cuts a growing table
 
-A file that still holds a placeholder, an unknown key or the same key twice is refused.
+A file that still holds a placeholder, an unknown key or the same key twice is refused; all its mistakes are said at
+once, but for the syntax of YAML, which comes first.
 """
 
 import contextlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,12 +34,13 @@ from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.datasets.tables.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges, Text
 from clipless.errors import DataError
-from clipless.spelling import did_you_mean, did_you_mean_file
+from clipless.spelling import did_you_mean, did_you_mean_file, nearest
 
 T = TypeVar("T")
 
 PLACEHOLDER = "???"
 _PARTS = ("train", "validation", "test")
+_EXAMPLES = "{low: 0, high: 120}, {categories: [A, B]} or {drop: true}"
 _KEYS = {"source", "target", "missing_markers", "columns", "others", "table", "evaluation", "unit", "block", "splits"}
 
 
@@ -45,7 +48,7 @@ def load_ranges(path: str | Path) -> Ranges:
     """Read and check a ranges file.
 
     Raises:
-        DataError: unreadable, not YAML, unfilled, or a declaration that cannot be right.
+        DataError: unreadable, not YAML, unfilled, or declarations that cannot be right, a sentence for each mistake.
     """
     path = Path(path)
     try:
@@ -58,36 +61,98 @@ def load_ranges(path: str | Path) -> Ranges:
 
 
 def parse_ranges(text: str, name: str) -> Ranges:
-    """Check the text of a ranges file; ``name`` is for messages."""
+    """Check the text of a ranges file; ``name`` is for messages.
+
+    Raises:
+        DataError: not YAML, or what is wrong with it, a sentence for each mistake.
+    """
     try:
         content = yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
         raise DataError(f"{name} is not valid YAML: {' '.join(str(error).split())} (data.ranges)") from None
     content = _mapping(content, f"top level of {name}")
-    _refuse_placeholders(content, name)
-    _refuse_unknown_keys(content, _KEYS, f"top level of {name}")
-    target, classes, unknown, largest_share = _target(content.get("target"), name)
-    source = content.get("source")
-    if not isinstance(source, str) or not source.strip():
-        raise DataError(f"Expected source to say where the ranges come from, got {source!r} (source in {name})")
-    columns = _mapping(content.get("columns", {}), f"columns in {name}")
-    others = content.get("others")
-    return Ranges(
-        name=name,
-        source=source.strip(),
-        target=target,
-        classes=classes,
-        unknown=unknown,
-        largest_share=largest_share,
-        columns={_text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns},
-        others=None if others is None else _column(others, "others", name),
-        missing_markers=_texts(content.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
-        table=_optional_text(content, "table", name),
-        evaluation=None if content.get("evaluation") is None else Evaluation.parse(content["evaluation"]),
-        unit=_optional_text(content, "unit", name),
-        splits=_splits(content.get("splits"), name),
-        block=_optional_text(content, "block", name),
+    filled = _filled(content)
+    others, evaluation = filled.get("others"), filled.get("evaluation")
+    read = _read_all(
+        lambda: _refuse_placeholders(content, name),
+        lambda: _refuse_unknown_keys(content, _KEYS, f"top level of {name}"),
+        source=lambda: _source(filled.get("source"), name),
+        target=lambda: _target(filled.get("target"), name),
+        columns=lambda: _columns(filled.get("columns", {}), name),
+        others=lambda: None if others is None else _column(others, "others", name),
+        missing_markers=lambda: _texts(filled.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
+        table=lambda: _optional_text(filled, "table", name),
+        evaluation=lambda: None if evaluation is None else _evaluation(evaluation, name),
+        unit=lambda: _optional_text(filled, "unit", name),
+        splits=lambda: _splits(filled.get("splits"), name),
+        block=lambda: _optional_text(filled, "block", name),
     )
+    return Ranges(name=name, **read.pop("target"), **read)
+
+
+def _read_all(*checks: Callable[[], object], **reads: Callable[[], Any]) -> dict[str, Any]:
+    """Return what each of ``reads`` returns, by its name.
+
+    Raises:
+        DataError: the mistakes that these and ``checks`` find, all of them.
+    """
+    found: dict[str, Any] = {}
+    mistakes: list[str] = []
+    for name, read in [*(("", check) for check in checks), *reads.items()]:
+        try:
+            found[name] = read()
+        except DataError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise DataError(*mistakes)
+    return {name: found[name] for name in reads}
+
+
+def _read_fields(
+    value: Mapping[Any, Any],
+    path: str,
+    name: str,
+    readers: Mapping[str, Callable[[Any, str], Any]],
+    needed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what ``readers`` return of their keys that are given, or ``needed``.
+
+    Raises:
+        DataError: the mistakes that they find, and the keys that none of them reads.
+    """
+    misspelled = {nearest(key, readers) for key in value if key not in readers}
+    wanted = [key for key in readers if key in value or (key in needed and key not in misspelled)]
+    reads = {key: partial(readers[key], value.get(key), f"{path}.{key} in {name}") for key in wanted}
+    return _read_all(lambda: _refuse_unknown_keys(value, set(readers), f"{path} in {name}"), **reads)
+
+
+def _filled(content: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return a file without what is not filled in, whose other mistakes are to be found too."""
+    columns = content.get("columns")
+    if isinstance(columns, Mapping):
+        content = {**content, "columns": {key: one for key, one in columns.items() if not _placeholders(one, "")}}
+    whole = {"source", "columns"}  # any text is a source
+    return {key: value for key, value in content.items() if key in whole or not _placeholders(value, "")}
+
+
+def _source(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"Expected source to say where the ranges come from, got {value!r} (source in {name})")
+    return value.strip()
+
+
+def _evaluation(value: Any, name: str) -> Evaluation:
+    return _check(Evaluation.parse, f"evaluation in {name}", value=value)
+
+
+def _columns(value: Any, name: str) -> dict[str, Column]:
+    where = f"columns in {name}"
+    columns = _mapping(value, where)
+    read = _read_all(
+        lambda: _texts(list(columns), where),
+        **{str(key): partial(_column, columns[key], f"columns.{key}", name) for key in columns},
+    )
+    return {_text(key, where): read[str(key)] for key in columns}
 
 
 def _optional_text(content: Mapping[Any, Any], key: str, name: str) -> str | None:
@@ -99,27 +164,20 @@ def _splits(value: Any, name: str) -> Splitting | None:
         return None
     where = f"splits in {name}"
     value = _mapping(value, where)
+    readers: dict[str, Callable[[Any, str], Any]]
     if "column" in value:
-        _refuse_unknown_keys(value, {"column", *_PARTS}, where)
-        parts = {part: _texts(value.get(part), f"splits.{part} in {name}") for part in _PARTS}
-        return _check(ColumnSplit, where, column=_text(value["column"], where), **parts)
-    _refuse_unknown_keys(value, {"validation", "test", "salt"}, where)
-    salt = {"salt": _text(value["salt"], where)} if "salt" in value else {}
-    shares = {part: _number(value[part], f"splits.{part} in {name}") for part in _PARTS if part in value}
-    return _check(HashSplit, where, **shares, **salt)
+        readers = {"column": _text, **dict.fromkeys(_PARTS, _texts)}
+        return _check(ColumnSplit, where, **_read_fields(value, "splits", name, readers, _PARTS))
+    readers = {"validation": _number, "test": _number, "salt": _text}
+    return _check(HashSplit, where, **_read_fields(value, "splits", name, readers))
 
 
-def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None, str | None, float | None]:
+def _target(value: Any, name: str) -> dict[str, Any]:
+    """Return the fields of `Ranges` that the target has."""
     value = {} if value is None else _mapping(value, f"target in {name}")
-    _refuse_unknown_keys(value, {"column", "classes", "unknown", "largest_share"}, f"target in {name}")
-    column, classes, unknown = value.get("column"), value.get("classes"), value.get("unknown")
-    share = value.get("largest_share")
-    return (
-        None if column is None else _text(column, f"target.column in {name}"),
-        None if classes is None else class_names(classes, f"target.classes in {name}"),
-        None if unknown is None else _text(unknown, f"target.unknown in {name}"),
-        None if share is None else _number(share, f"target.largest_share in {name}"),
-    )
+    readers = {"column": _text, "classes": class_names, "unknown": _text, "largest_share": _number}
+    read = _read_fields({key: one for key, one in value.items() if one is not None}, "target", name, readers)
+    return {"target" if key == "column" else key: one for key, one in read.items()}
 
 
 def class_names(values: Any, where: str) -> tuple[str, ...]:
@@ -138,24 +196,20 @@ def class_names(values: Any, where: str) -> tuple[str, ...]:
 
 def _column(value: Any, path: str, name: str) -> Column:
     where = f"{path} in {name}"
-    value = _mapping(value, where)
+    if not isinstance(value, Mapping):
+        raise DataError(f"Expected a declaration such as {_EXAMPLES}, got {value!r} ({where})")
     if "drop" in value:
-        _refuse_unknown_keys(value, {"drop"}, where)
-        return _drop(value["drop"], f"{path}.drop in {name}")
+        _read_fields(value, path, name, {"drop": _drop})
+        return Drop()
     if "categories" in value:
-        _refuse_unknown_keys(value, {"categories", "unknown"}, where)
-        categories = _texts(value["categories"], f"{path}.categories in {name}")
-        other = _unknown_is_other(value.get("unknown", "zeros"), f"{path}.unknown in {name}")
-        return _check(Categorical, where, categories=categories, other=other)
+        read = _read_fields(value, path, name, {"categories": _texts, "unknown": _unknown_is_other})
+        return _check(Categorical, where, categories=read["categories"], other=read.get("unknown", False))
     if "text" in value:
-        _refuse_unknown_keys(value, {"text"}, where)
-        if type(value["text"]) is not int:
-            raise DataError(f"Expected text to be a number of bytes such as 2000, got {value['text']!r} ({where})")
-        return _check(Text, where, length=value["text"])
-    _refuse_unknown_keys(value, {"low", "high", "missing", "bins"}, where)
-    low, high = (_number(value.get(key), f"{path}.{key} in {name}") for key in ("low", "high"))
-    missing = _number(value["missing"], f"{path}.missing in {name}") if "missing" in value else None
-    return _check(Numeric, where, low=low, high=high, missing=missing, bins=value.get("bins"))
+        return _check(Text, where, length=_read_fields(value, path, name, {"text": _bytes})["text"])
+    if not value.keys() & {"low", "high"}:
+        raise DataError(f"Expected a declaration such as {_EXAMPLES}, got {dict(value)!r} ({where})")
+    readers = {"low": _number, "high": _number, "missing": _number, "bins": _as_it_is}
+    return _check(Numeric, where, **_read_fields(value, path, name, readers, needed=("low", "high")))
 
 
 def _check(kind: Callable[..., T], where: str, **fields: Any) -> T:
@@ -171,10 +225,20 @@ def _unknown_is_other(value: Any, where: str) -> bool:
     return bool(value == "other")
 
 
-def _drop(value: Any, where: str) -> Drop:
+def _drop(value: Any, where: str) -> None:
     if value is not True:
         raise DataError(f"Expected true, or a declaration instead of drop, got {value!r} ({where})")
-    return Drop()
+
+
+def _bytes(value: Any, where: str) -> int:
+    if type(value) is not int:
+        raise DataError(f"Expected text to be a number of bytes such as 2000, got {value!r} ({where})")
+    return value
+
+
+def _as_it_is(value: Any, where: str) -> Any:
+    del where
+    return value
 
 
 def _number(value: Any, where: str) -> float:
@@ -187,15 +251,17 @@ def _number(value: Any, where: str) -> float:
 
 
 def _text(value: Any, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DataError(f"Expected a text, got {value!r}: quote it ({where})")
-    return str(value).strip()
+    return _texts([value], where)[0]
 
 
 def _texts(values: Any, where: str) -> tuple[str, ...]:
     if not isinstance(values, list | tuple):
         raise DataError(f"Expected a list, got {values!r} ({where})")
-    return tuple(_text(value, where) for value in values)
+    wrong = [repr(one) for one in values if isinstance(one, bool) or not isinstance(one, str | int | float)]
+    if wrong:
+        remedy = "quote it" if len(wrong) == 1 else "quote each"
+        raise DataError(f"Expected a text, got {', '.join(wrong)}: {remedy} ({where})")
+    return tuple(str(value).strip() for value in values)
 
 
 def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
@@ -205,10 +271,10 @@ def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
 
 
 def _refuse_unknown_keys(value: Mapping[Any, Any], known: set[str], where: str) -> None:
-    unknown = sorted(str(key) for key in value if key not in known)
+    listed = f"known: {', '.join(sorted(known))}"
+    unknown = [str(key) for key in value if key not in known]
     if unknown:
-        remedy = did_you_mean(unknown[0], known) or f"known: {', '.join(sorted(known))}"
-        raise DataError(f"Unknown key {unknown[0]!r} ({where}); {remedy}")
+        raise DataError(*(f"Unknown key {key!r} ({where}); {did_you_mean(key, known) or listed}" for key in unknown))
 
 
 def _refuse_placeholders(content: Any, name: str) -> None:

@@ -6,7 +6,7 @@ Numbers are scaled to [-1, 1] by their declared range, and radii of certificates
 1, or that of the bins that a declaration asks for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
@@ -39,7 +39,7 @@ from clipless.datasets.tables.encoding import (
     match_texts,
 )
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, near_or_listed, read_table
+from clipless.datasets.tables.table_file import Table, list_names, near_or_listed, read_table
 from clipless.datasets.tables.units import unit_ids
 from clipless.errors import DataError, DeclarationError
 
@@ -235,20 +235,22 @@ def _ids_of_blocks(
 
 
 def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
-    if ranges.target is None:
-        raise DeclarationError(
-            f"Name the column of the labels of {table.name}: target.column in {ranges.name}, or data.target"
-        )
-    if ranges.target not in table.columns:
+    if ranges.target is not None and ranges.target not in table.columns:
         raise DataError(
             f"Target column {ranges.target!r} is not in {table.name}; {near_or_listed(ranges.target, table.columns)} "
             "(data.target)"
         )
+    missing: list[str] = []
+    if ranges.target is None:
+        missing.append(f"Name the column of the labels of {table.name}: target.column in {ranges.name}, or data.target")
     if ranges.classes is None:
-        raise DeclarationError(
-            f"The labels of {ranges.target!r} are not listed: list them, they are a public input "
+        column = table.name if ranges.target is None else repr(ranges.target)
+        missing.append(
+            f"The labels of {column} are not listed: list them, they are a public input "
             f"(target.classes in {ranges.name}, or data.classes)"
         )
+    if ranges.target is None or ranges.classes is None:
+        raise DeclarationError(*missing)
     if ranges.unknown is not None and ranges.unknown not in ranges.classes:
         raise DeclarationError(
             f"Expected unknown to be one of the classes {', '.join(ranges.classes)}, got {ranges.unknown!r} "
@@ -277,29 +279,33 @@ def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
 
 
 def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[str, Column]:
-    unknown = [column for column in ranges.columns if column not in table.columns]
-    if unknown:
-        raise DataError(
-            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; "
-            f"{near_or_listed(unknown[0], table.columns)}"
-        )
-    for column in not_features & set(ranges.columns):
-        if not isinstance(ranges.columns[column], Drop):
-            raise DataError(
+    found = {column: ranges.declaration(column) for column in table.columns if column not in not_features}
+    declarations = {column: declaration for column, declaration in found.items() if declaration is not None}
+    if mistakes := list(_mistaken_columns(table, ranges, not_features, [one for one in found if found[one] is None])):
+        raise DataError(*mistakes)
+    _check_text_stands_alone(declarations, ranges)
+    return declarations
+
+
+def _mistaken_columns(table: Table, ranges: Ranges, not_features: set[str], undeclared: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each column that the declarations have too much, and one for those that they lack."""
+    for column in ranges.columns:
+        if column not in table.columns:
+            remedy = near_or_listed(column, table.columns)
+            yield f"Column {column!r} of {ranges.name} is not in {table.name}; {remedy}"
+    for column in ranges.columns:
+        if column in not_features and not isinstance(ranges.columns[column], Drop):
+            yield (
                 f"Column {column!r} is the target, the unit, the block or the split, not a feature: leave it out "
                 f"(columns.{column} in {ranges.name})"
             )
-    declarations: dict[str, Column] = {}
-    for column in (column for column in table.columns if column not in not_features):
-        declaration = ranges.declaration(column)
-        if declaration is None:
-            raise DataError(
-                f"Column {column!r} of {table.name} has no declared range in {ranges.name}: declare low and "
-                f"high, categories, or drop: true (`sweeper data ranges {table.name}` lists all columns)"
-            )
-        declarations[column] = declaration
-    _check_text_stands_alone(declarations, ranges)
-    return declarations
+    if undeclared:
+        several = len(undeclared) > 1
+        names = f"Columns {list_names(undeclared)}" if several else f"Column {undeclared[0]!r}"
+        yield (
+            f"{names} of {table.name} {'have' if several else 'has'} no declared range in {ranges.name}: declare low "
+            f"and high, categories, or drop: true (`sweeper data ranges {table.name}` lists all columns)"
+        )
 
 
 def _check_text_stands_alone(declarations: Mapping[str, Column], ranges: Ranges) -> None:

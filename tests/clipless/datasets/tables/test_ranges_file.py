@@ -5,7 +5,7 @@ import pytest
 from clipless.datasets import Categorical, ColumnSplit, Drop, Evaluation, HashSplit, Numeric, load_ranges
 from clipless.datasets.tables.declarations import MISSING_MARKERS
 from clipless.datasets.tables.ranges_file import class_names, parse_ranges
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 GOOD = """
 source: codebook of the survey
@@ -59,6 +59,7 @@ def test_what_is_optional_has_safe_defaults():
         ("source: [", "r.yaml is not valid YAML"),
         ("- a", r"Expected names with declarations, got \['a'\] \(top level of r.yaml\)"),
         ("", "Expected names with declarations, got None"),
+        ("source: s\ncolumns: {age: {missing: 1}}", r"such as \{low: 0, .*, got \{'missing': 1\} \(columns.age in"),
         ("columns: {}", r"Expected source to say where the ranges come from, got None \(source in r.yaml\)"),
         ("source: ' '", "Expected source"),
         ("source: s\ncolums: {}", "Unknown key 'colums' .top level of r.yaml.; did you mean 'columns'"),
@@ -101,6 +102,58 @@ def test_a_ranges_file_that_cannot_be_right_is_refused_in_one_sentence(text, mes
     assert "r.yaml" in str(caught.value)
 
 
+MISTAKEN = """
+colums: {}
+source: "???"
+target: {column: ill, clases: [a, b], largest_share: most}
+columns:
+  age: numeric
+  weight: {min: 0, max: 200}
+  height: {low: 200, hihg: 100}
+  depth: {low: 9, high: 1}
+  ward: {categories: [A, B, A, C]}
+  sex: {categories: [on, off], unknwon: other}
+  x: {low: "???", high: "???"}
+  z: {low: few, high: many}
+others: {low: 3, high: 2}
+unit: [a]
+splits: {validation: a, tset: 0.2}
+"""
+
+
+def test_all_mistakes_of_a_ranges_file_are_said_at_once_in_a_sentence_each():
+    with pytest.raises(DataError, match=r"^17 mistakes:\n\(1\) r.yaml is not .*\n\(2\) Unknown key") as caught:
+        parse_ranges(MISTAKEN, "r.yaml")
+    such = "Expected a declaration such as {low: 0, high: 120}, {categories: [A, B]} or {drop: true}, got"
+    splits = "(splits in r.yaml); did you mean 'test'?"
+    assert caught.value.mistakes == (
+        "r.yaml is not filled in: replace ??? at source, columns.x.low, columns.x.high",
+        "Unknown key 'colums' (top level of r.yaml); did you mean 'columns'?",
+        "Unknown key 'clases' (target in r.yaml); did you mean 'classes'?",
+        "Expected a number, got 'most' (target.largest_share in r.yaml)",
+        f"{such} 'numeric' (columns.age in r.yaml)",
+        f"{such} {{'min': 0, 'max': 200}} (columns.weight in r.yaml)",
+        "Unknown key 'hihg' (columns.height in r.yaml); did you mean 'high'?",
+        "Expected finite numbers low < high, got low=9.0, high=1.0 (columns.depth in r.yaml)",
+        "Expected at least one category and none twice, got 'A' twice (columns.ward in r.yaml)",
+        "Unknown key 'unknwon' (columns.sex in r.yaml); did you mean 'unknown'?",
+        "Expected a text, got True, False: quote each (columns.sex.categories in r.yaml)",
+        "Expected a number, got 'few' (columns.z.low in r.yaml)",
+        "Expected a number, got 'many' (columns.z.high in r.yaml)",
+        "Expected finite numbers low < high, got low=3.0, high=2.0 (others in r.yaml)",
+        "Expected a text, got ['a']: quote it (unit in r.yaml)",
+        f"Unknown key 'tset' {splits}",
+        "Expected a number, got 'a' (splits.validation in r.yaml)",
+    )
+
+
+def test_markers_within_several_ranges_are_said_at_once():
+    columns = "columns: {a: {low: 0, high: 120, missing: 1}, b: {low: 50, high: 100, missing: 60}}"
+    with pytest.raises(DeclarationError) as caught:
+        parse_ranges(f"source: s\nmissing_markers: ['99']\n{columns}", "r.yaml")
+    assert [f"got 99 in {name}" in one for name, one in zip("ab", caught.value.mistakes, strict=True)] == [True, True]
+
+
 def test_unfilled_placeholders_are_refused_by_name():
     text = """
     source: ???
@@ -127,7 +180,8 @@ def test_an_unreadable_ranges_file_is_refused(tmp_path):
         (["a", "a"], "none twice"),
         (["a", ""], "none twice or empty"),
         ([0, "yes"], r"one type, got numbers and texts \[0, 'yes'\]: quote all"),
-        ([True, False], "got True: quote it"),
+        ([True, "b"], "got True: quote it"),
+        ([True, False], "got True, False: quote each"),
         ("ab", "Expected a list"),
     ],
 )
@@ -166,7 +220,7 @@ def test_a_ranges_file_may_say_of_which_table_whose_rows_and_how_they_are_split(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("evaluation: secret", "Expected evaluation to be public, private or exploratory, got 'secret'"),
+        ("evaluation: secret", r"Expected evaluation to be public, .*, got 'secret' .*\(evaluation in r.yaml\)"),
         ("table: [a]", r"Expected a text, got \['a'\]: quote it \(table in r.yaml\)"),
         ("unit: true", r"Expected a text, got True: quote it \(unit in r.yaml\)"),
         ("splits: 0.2", r"Expected names with declarations, got 0.2 \(splits in r.yaml\)"),

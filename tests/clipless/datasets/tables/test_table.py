@@ -214,7 +214,7 @@ def columns(**changed):
         ),
         (
             {"ranges": dataclasses.replace(RANGES, columns={})},
-            r"Column 'age' of people.csv has no declared range in people.yaml: .*drop: true .*sweeper data ranges",
+            r"Columns age, ward, id of people.csv have no declared range in people.yaml: .*drop: true .*data ranges",
         ),
     ],
 )
@@ -222,6 +222,29 @@ def test_declarations_that_do_not_fit_the_file_are_refused_in_one_sentence(write
     with pytest.raises(DataError, match=message) as caught:
         own(write(csv(ROWS)), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_every_column_that_does_not_fit_the_file_is_named_at_once(write):
+    ranges = dataclasses.replace(RANGES, columns={"agge": Drop(), "weight": Drop(), "ill": Numeric(low=0, high=1)})
+    with pytest.raises(DataError, match=r"^4 mistakes:") as caught:
+        own(write(csv(ROWS)), ranges=ranges)
+    assert [one.split(";")[0].split(":")[0] for one in caught.value.mistakes] == [
+        "Column 'agge' of people.yaml is not in people.csv",
+        "Column 'weight' of people.yaml is not in people.csv",
+        "Column 'ill' is the target, the unit, the block or the split, not a feature",
+        "Columns age, ward, id of people.csv have no declared range in people.yaml",
+    ]
+    one = dataclasses.replace(RANGES, columns={"age": Drop(), "ward": Drop()})
+    with pytest.raises(DataError, match=r"^Column 'id' of people.csv has no declared range in people.yaml"):
+        own(write(csv(ROWS)), ranges=one)
+
+
+def test_a_target_without_its_column_and_its_labels_lacks_two_things(write):
+    with pytest.raises(DeclarationError, match=r"^2 mistakes:") as caught:
+        own(write(csv(ROWS)), ranges=dataclasses.replace(RANGES, target=None, classes=None))
+    first, second = caught.value.mistakes
+    assert first.startswith("Name the column of the labels of people.csv: target.column in people.yaml")
+    assert second.startswith("The labels of people.csv are not listed")
 
 
 def test_a_declaration_for_other_columns_covers_the_rest(write):
