@@ -18,6 +18,7 @@ from dashboards.pages._sections import head
 from dashboards.summary import best_of, has_begun, total_price, trials_done
 from dashboards.text import delta_text, show, show_epsilon, split_lead, title_of, when
 from sweeper.privacy.pricing import UPPER_BOUND
+from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.rounding import number_of
 from sweeper.service.supervision.states import Standing
@@ -106,7 +107,7 @@ def sweep_header(
         return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", snapshot.name), _answers(running, offers))
     steered = tag("p", "Steered to: ", ", ".join(region), class_="test") if region else None
     answers = _answers(
-        _answer("What does it achieve?", *_achieves(data)),
+        _answer("What does it achieve?", *_achieves(data, standing)),
         _answer("What is its price?", *_costs(data, standing)),
         _answer(
             "Is it still running?",
@@ -228,8 +229,12 @@ def _big(value: str, unit: str) -> Html:
     return tag("p", value, " ", tag("small", unit), class_="big")
 
 
-def _achieves(data: SweepData) -> list[Child]:
+def _achieves(data: SweepData, standing: Standing) -> list[Child]:
     best = best_of(data, data.utility)
+    if best is None and data.rehearses and data.manifest is not None and not standing.runs:
+        said = data.manifest.course.halted_in_words(in_words(standing.state), len(data.rehearsals))
+        resume = tag("code", f"{program()} resume {standing.name}")
+        return [tag("p", f"No point: {said}.", _lead(data)), tag("p", "Go on with it: ", resume)]
     if best is None and data.rehearses:
         return [
             tag(
@@ -258,7 +263,7 @@ def _lead(data: SweepData) -> str:
 
 def _bar(data: SweepData, standing: Standing, progress: Progress) -> Html | None:
     """How far rehearsals are, or the scores of test rows, as long as that goes on."""
-    if progress.rehearses:
+    if progress.rehearses and standing.runs:
         label = f"configurations rehearsed on {data.rehearsal_source.in_words}"
         return tag("progress", value=progress.rehearsed, max=progress.rehearsals, aria_label=label)
     if standing.state is SweepStatus.RUNNING and progress.scores and progress.front:

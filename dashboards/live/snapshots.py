@@ -29,7 +29,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor
 from sweeper.store.actions import owner_of
 from sweeper.store.manifest import Manifest
-from sweeper.store.rehearsal_records import join_trainings
+from sweeper.store.rehearsal_records import join_trainings, read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
 
@@ -253,7 +253,8 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> 
 def _written_front_alone(folder: SweepFolder, manifest: Manifest) -> SweepData | None:
     """Return what the list shows of an ended sweep: its front, with newer prices and without what audits refuse."""
     try:
-        return with_drawn(SweepData(result=read_front(folder.front, whole=False), manifest=manifest), folder)
+        data = with_drawn(SweepData(result=read_front(folder.front, whole=False), manifest=manifest), folder)
+        return with_rehearsals(data, read_rehearsals(folder.rehearsals)) if data.rehearses else data
     except RecordError:
         return None
 

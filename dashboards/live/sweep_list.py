@@ -89,8 +89,9 @@ def _row(standing: Standing, row: ListedSweep, now: datetime, left: float | None
 
 def _trials(row: ListedSweep, standing: Standing) -> str:
     runs = standing.state is SweepStatus.RUNNING
-    if runs and row.rehearsed is not None:
-        return f"rehearsing {row.rehearsed[0]} of {row.rehearsed[1]}"
+    if row.rehearsed is not None:
+        done, planned = row.rehearsed
+        return f"rehearsing {done} of {planned}" if standing.runs else f"{done} of {planned} rehearsed"
     if row.trials is None:
         return MISSING
     if runs and row.trials == row.planned:

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from sweeper.driver.keeping import stands
 from sweeper.errors import RecordError
-from sweeper.privacy.pricing import value_name
-from sweeper.records import TrialStatus
+from sweeper.privacy.pricing import price, value_name
+from sweeper.program import program
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import Comparison, hypervolume_in_words
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
@@ -21,6 +22,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
+from sweeper.store.rehearsal_records import read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
 
 SHOWN_POINTS = 20
@@ -47,10 +49,39 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         table.add_column(column, justify="right")
     for folder in folders:
         try:
-            table.add_row(str(folder.path), stands(folder).value, *_cells(Sweep(folder.path)))
+            status, halted = stands(folder), _rehearsals_of_halted(folder)
+            cut = f"{halted[0]} of {halted[1]} rehearsed" if halted else ""
+            table.add_row(str(folder.path), ", ".join(filter(None, [status.value, cut])), *_cells(Sweep(folder.path)))
         except RecordError as error:
             table.add_row(str(folder.path), f"unreadable: {error}")
     return table
+
+
+def _rehearsals_of_halted(folder: SweepFolder) -> tuple[int, int] | None:
+    """Return how many configurations were rehearsed, of how many, by a sweep that ended before all were; else None."""
+    planned = folder.read_manifest().course.rehearsals
+    if not planned or stands(folder) is SweepStatus.RUNNING or folder.trials():
+        return None
+    done = len(read_rehearsals(folder.rehearsals))
+    return (done, planned) if done < planned else None
+
+
+def _halted(sweep: Sweep) -> list[Text]:
+    """Say of a sweep that ended while it rehearsed how far it came, what is spent and what can be done."""
+    found = _rehearsals_of_halted(sweep.folder)
+    if found is None:
+        return []
+    from sweeper.privacy.ledger import Ledger
+
+    event, prices = Ledger(sweep.folder.ledger).sketch, sweep.front().ledger.values()
+    delta = next((one.delta for one in prices), None)
+    paid = (
+        ""
+        if event is None or delta is None
+        else f"epsilon {round_up(price([event], delta).epsilon)} at delta {delta!r}"
+    )
+    said = sweep.manifest().course.halted_in_words(stands(sweep.folder).value, found[0], paid)
+    return [Text(f"{said}."), Text(f"Go on with it: {program()} resume {sweep.directory}")]
 
 
 def _cells(sweep: Sweep) -> list[str]:
@@ -71,12 +102,14 @@ def _cells(sweep: Sweep) -> list[str]:
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Return a sweep's state, front, trials and cost."""
     front, manifest = sweep.front(), sweep.manifest()
-    parts: list[RenderableType] = [Text(f"{front.sweep}: {manifest.status.value} {manifest.reason}".rstrip())]
+    status = ": ".join(filter(None, [front.sweep, manifest.status.value, manifest.reason]))
+    parts: list[RenderableType] = [Text(status), *_halted(sweep)]
     if front.claim.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
-    parts += [*_points_table(front), *_prices(front), *_list_named(front), Text("")]
+    parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]
+    parts += [*_list_named(front), Text("")]
     parts += _reasons(front.trials)
     placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []

@@ -16,6 +16,7 @@ from clipless.privacy.accounting.private_selection import LAW
 from sweeper.adapters import WHEN_KNOWN, dump, parse
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import RehearsalSource, SweepStatus
+from sweeper.rounding import number_of
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ class Course:
         ``completed`` is whether all that the sweep was to train has ended; what has no slots can be extended.
         """
         return not self.stages or (trials < sum(self.stages) and not completed)
+
+    def halted_in_words(self, status: str, rehearsed: int, sketch: str = "") -> str:
+        """Say how far a sweep came that ended, as ``status`` has it, before all was rehearsed and anything trained.
+
+        ``sketch`` is the price of the one that it rehearses on, where it is known to be paid.
+        """
+        spent = f"the sketch is paid ({sketch}), nothing else is spent yet" if sketch else ""
+        rehearsals = f"{rehearsed} of {number_of(self.rehearsals, 'rehearsal')}"
+        return f"{status} after {rehearsals}: nothing was trained, and {spent or self.rehearsed_on.spent_in_words}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

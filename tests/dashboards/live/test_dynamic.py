@@ -18,6 +18,7 @@ from dashboards.text import show_epsilon, show_test, show_value
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
+from sweeper.program import program
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
@@ -543,6 +544,17 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     assert "c0002 leads with accuracy 0.900, certified@0.25 0.600" in head
     assert "none of them is a model of this sweep" in head
     assert "c0002" in show("part", "records", view)
+    describe(growing.folder, "stopped", course=course, reason="ada asked it to stop")
+    growing.stop_driving()
+    clock.now += 100
+    head = show("part", "head", view)
+    assert "No point: stopped after 2 of 8 rehearsals: nothing was trained, and nothing is spent yet." in head
+    assert f"<code>{program()} resume {RUNNING}</code>" in head
+    assert "configurations rehearsed, stopped" in head
+    assert "<progress" not in head
+    assert "2 of 8 rehearsed" in show("part", "sweeps")
+    assert "rehearsing" not in head + show("part", "sweeps")
+    describe(growing.folder, course=course)
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.5)
     clock.now += 100

@@ -19,13 +19,14 @@ from sweeper.cli.tables import (
 )
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.program import program
+from sweeper.records import RehearsalSource, SweepStatus, TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.sweep import Sweep
 from sweeper.store.lock import driver_lock
-from sweeper.store.manifest import Manifest
+from sweeper.store.manifest import Course, Manifest
 from sweeper.store.sweep_folder import SweepFolder
-from tests.factories import make_evidence
+from tests.factories import make_evidence, make_rehearsals, write_rehearsals
 
 from .conftest import TRAINS
 
@@ -109,7 +110,7 @@ def test_a_long_path_is_folded_never_cut(make):
 def test_a_sweep_shows_state_front_failures_and_cost(make):
     folder = make(reason="the 2 hours are used up", status="stopped")
     shown = text(sweep_view(Sweep(folder.path)))
-    assert shown.startswith("digits: stopped the 2 hours are used up\n")
+    assert shown.startswith("digits: stopped: the 2 hours are used up\n")
     assert "trials: 1 completed, 1 failed" in shown
     assert "front: 2 of 4 points, hypervolume 0." in shown
     assert "t0002: failed: ValueError: it broke" in shown
@@ -166,6 +167,46 @@ def test_an_exploratory_sweep_is_marked(make):
 def test_a_sweep_without_trials_says_so(make):
     folder = make(front={"trials": [], "points": []})
     assert "trials: none yet" in text(sweep_view(Sweep(folder.path)))
+
+
+HALTED = """{"record": "budget", "accounting": "slots", "epsilon": 3.0, "delta": 1e-05, "stages": [{"slot": {"kind": \
+"poisson-gaussian", "noise_multiplier": 1.91, "sampling_rate": 0.0615, "steps": 340, "relation": "add-or-remove-one"}, \
+"trials": 1, "spare": 17}], "sketch": {"kind": "poisson-gaussian", "noise_multiplier": 4.413, "sampling_rate": 1.0, \
+"steps": 1, "relation": "add-or-remove-one"}}
+{"record": "sketch", "event": {"kind": "poisson-gaussian", "noise_multiplier": 4.413, "sampling_rate": 1.0, "steps": 1, \
+"relation": "add-or-remove-one"}, "nonce": "b73f29d3a1f30453"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "ledger", "spent"),
+    [
+        ("public", "", "nothing is spent yet"),
+        ("sketch", "", "nothing beside the sketch is spent yet"),
+        ("sketch", HALTED, "the sketch is paid (epsilon 0.8322 at delta 1e-05), nothing else is spent yet"),
+    ],
+)
+def test_a_sweep_that_was_stopped_while_it_rehearsed_says_how_far_it_came(make, source, ledger, spent):
+    price = Price(epsilon=3.0, delta=1e-5, events=1, statement="Price: epsilon 3.")
+    folder = make(
+        status="stopped", reason="ada asked it to stop", front={"trials": [], "points": [], "ledger": {"all": price}}
+    )
+    course = Course(trials=1, stages=(1,), rehearsals=8, rehearsed_on=RehearsalSource(source))
+    folder.write_manifest(replace(folder.read_manifest(), course=course))
+    write_rehearsals(folder, make_rehearsals((0.8, 0.5), (0.9, 0.6), (0.1, 0.1))[:5])
+    if ledger:
+        folder.ledger.write_text(ledger, encoding="utf-8")
+    shown = text(sweep_view(Sweep(folder.path)))
+    assert shown.splitlines()[:5] == [
+        "digits: stopped: ada asked it to stop",
+        f"stopped after 2 of 8 rehearsals: nothing was trained, and {spent}.",
+        f"Go on with it: {program()} resume {folder.path}",
+        "trials: none yet",
+        "front: no point yet",
+    ]
+    assert "stopped, 2 of 8 rehearsed" in text(sweeps_table([folder]), width=300)
+    write_rehearsals(folder, make_rehearsals(*[(0.5, 0.5)] * 8)[4:])
+    assert "rehears" not in text(sweep_view(Sweep(folder.path))) + text(sweeps_table([folder]), width=300)
 
 
 def test_a_bound_above_its_claim_that_holds_is_explained():
