@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeper.errors import RecordError, SpecError
-from sweeper.records import Scalar, SweepStatus
+from sweeper.records import Scalar, SweepStatus, TrialStatus
 from sweeper.rounding import number_of
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.dimensions import proposal
@@ -22,6 +22,8 @@ from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import JsonlTail
+
+_SCORING_ENDS = "where points are still scored on test rows, that ends, and what is scored stays"
 
 
 @dataclass(slots=True)
@@ -68,26 +70,44 @@ def stopped_in_words(by: str) -> str:
     return f"{by} asked it to stop" if by else "it was asked to stop"
 
 
-def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None, driven: bool | None = None) -> None:
+def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None, driven: bool | None = None) -> str:
     """Ask the driver of a sweep to end it, or one trial after the epoch that it is in.
 
     ``by`` is who asks, as `signature` has it. ``driven``: whether there is a driver, from who knows; looked for on this
     machine by default.
 
+    Returns:
+        What comes of it, in words.
+
     Raises:
         RecordError: no driver, no such trial that is running, or a private selection that has not ended.
     """
     sweep = SweepFolder(folder)
-    status = sweep.read_manifest().status
+    manifest = sweep.read_manifest()
+    status = manifest.status
     if not (is_driven(folder) if driven is None else driven):
-        ended = "" if status is SweepStatus.RUNNING else f", which is {status.value}"
-        raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}{ended}")
+        if status.is_end:
+            raise RecordError(f"Nothing to stop: {folder} has ended, it is {status.value}")
+        raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
     if trial is not None:
         running = [one.id for one in sweep.trials().values() if one.status.value == "running"]
         if trial not in running:
             known = ", ".join(running) or "none"
             raise RecordError(f"Expected a running trial of {folder}, got {trial!r}; running: {known}")
     _append(folder, {"stop": trial or True}, by)
+    if trial is not None:
+        return f"asked to stop: {trial}"
+    if status.is_end:
+        return f"asked to stop, but {folder} is {status.value} already: its driver is about to end"
+    if not manifest.selects_privately and _has_no_trial_left(sweep, manifest.course.trials):
+        return f"asked to stop: no trial of {folder} is left; {_SCORING_ENDS}"
+    return f"asked to stop: {folder}"
+
+
+def _has_no_trial_left(sweep: SweepFolder, planned: int) -> bool:
+    """Whether all trials that were planned have ended."""
+    trials = sweep.trials().values()
+    return 0 < planned <= len(trials) and all(one.status is not TrialStatus.RUNNING for one in trials)
 
 
 def note_request(folder: Path, row: Mapping[str, object], by: str) -> None:

@@ -198,8 +198,7 @@ def stop(
     """Stop a running sweep, or one of its trials."""
     from sweeper.store.requests import ask_to_stop
 
-    ask_to_stop(sweep, trial)
-    typer.echo(f"asked to stop: {trial or sweep}")
+    typer.echo(ask_to_stop(sweep, trial))
 
 
 @app.command()

@@ -118,8 +118,29 @@ def test_several_people_may_ask_at_once(folder):
     assert sorted(asked) == sorted(0.03 + who / 100 + i / 10000 for who in range(3) for i in range(20))
 
 
+def stand(folder, status):
+    content = json.loads((folder / "sweep.json").read_text())
+    (folder / "sweep.json").write_text(json.dumps(content | {"status": status}))
+
+
+def test_who_asks_a_sweep_to_stop_is_told_what_comes_of_it(folder, ran):
+    with driver_lock(folder):
+        assert ask_to_stop(folder) == f"asked to stop, but {folder} is completed already: its driver is about to end"
+        stand(folder, "running")
+        assert ask_to_stop(folder) == f"asked to stop: {folder}"
+        assert ask_to_stop(folder, "t0003") == "asked to stop: t0003"
+        shutil.copy(ran.folder / "trials.jsonl", folder)
+        assert ask_to_stop(folder) == (
+            f"asked to stop: no trial of {folder} is left; where points are still scored on test rows, that ends, and "
+            "what is scored stays"
+        )
+
+
 def test_only_what_runs_can_be_stopped(folder, tmp_path):
-    with pytest.raises(RecordError, match="a sweep that runs on this machine, but no process drives"):
+    with pytest.raises(RecordError, match=r"^Nothing to stop: .* has ended, it is completed$"):
+        ask_to_stop(folder)
+    stand(folder, "running")
+    with pytest.raises(RecordError, match=r"a sweep that runs on this machine, but no process drives .*sweep$"):
         ask_to_stop(folder)
     with driver_lock(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
         ask_to_stop(folder, "t0001")
@@ -183,7 +204,7 @@ def test_the_commands_ask(folder, call):
         assert (code, said in out) == (0, True)
     for arguments, said in (
         (("enqueue", folder, "--set", "training.learning_rate"), "Expected NAME=VALUE such as"),
-        (("stop", folder), "no process drives"),
+        (("stop", folder), "has ended, it is completed"),
         (("steer", folder, "epsilon <= 2", "speed >= 1"), "Expected a value among epsilon"),
     ):
         code, _, err = call(*arguments)

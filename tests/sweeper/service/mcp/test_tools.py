@@ -136,7 +136,7 @@ def test_a_sweep_is_enqueued_to_steered_and_extended(tool, make_sweep, out):
         in tool("enqueue_configuration", sweep=DONE, values={"training.learning_rates": 1}).error
     )
     assert tool("steer_sweep", sweep=DONE, region=["epsilon <= 3"]).content["region"] == ["epsilon <= 3"]
-    assert tool("stop_sweep", sweep=DONE).error.startswith("Expected a sweep that runs")
+    assert tool("stop_sweep", sweep=DONE).error.startswith("Nothing to stop: ")
     assert "completed all of them" in tool("resume_sweep", sweep=DONE).error
     assert tool("extend_sweep", sweep=DONE, trials=9).content["state"] in ("queued", "starting")
     done = [(one.kind.value, one.by) for one in read_actions(out / DONE)]

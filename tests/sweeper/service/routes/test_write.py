@@ -164,7 +164,7 @@ def test_what_does_not_run_cannot_be_stopped_and_says_no_path(client, make_sweep
     make_sweep()
     for what in ("stop", "trials/t0001/stop"):
         answer = client.post(f"{URL}/{DONE}/{what}")
-        assert is_problem(answer, 409, f"no process drives {DONE}")
+        assert is_problem(answer, 409, f"Nothing to stop: {DONE} has ended")
         assert str(out) not in answer.text
     assert is_problem(client.post(f"{URL}/{DONE}/resume"), 409, "has completed all of them")
 

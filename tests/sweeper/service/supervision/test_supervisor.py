@@ -370,7 +370,7 @@ def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise
     monkeypatch.setattr(launcher, "is_alive", lambda _: pytest.fail("this may take long"))
     for each in (supervisor, supervise()):
         assert state(each, name) is SweepStatus(status)
-    with pytest.raises(RecordError, match="no process drives"):
+    with pytest.raises(RecordError, match="has ended"):
         supervisor.stop(name, by="ada")
 
 
