@@ -118,9 +118,19 @@ def public_line(error: BaseException) -> str:
     return one_line(error) if _is_public(error) else f"{type(error).__name__}: {FOR_THE_OWNER}"
 
 
-def public_sentence(error: BaseException) -> str:
-    """Return the sentence of an error if anybody may be told it, otherwise `public_line`, with the same guarantee."""
-    return " ".join(str(error).split()) if _is_public(error) else public_line(error)
+def public_sentence(error: BaseException, limit: int | None = None) -> str:
+    """Return the sentence of an error if anybody may be told it, otherwise `public_line`, with the same guarantee.
+
+    Of several mistakes of a spec, those are told that have room in ``limit`` letters, and how many more there are.
+    """
+    if not _is_public(error):
+        return public_line(error)
+    said, untold = " ".join(str(error).split()), 0
+    mistakes = error.mistakes if isinstance(error, SpecError) else ()
+    while limit is not None and len(said) > limit and untold < len(mistakes) - 1:
+        untold += 1
+        said = " ".join(numbered(mistakes, untold).split())
+    return said
 
 
 def _is_public(error: BaseException) -> bool:

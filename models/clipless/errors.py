@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 
-def numbered(mistakes: Sequence[str]) -> str:
-    r"""Return mistakes as one message, which numbers them where there are several.
+def numbered(mistakes: Sequence[str], untold: int = 0) -> str:
+    r"""Return mistakes as one message, which numbers them where there are several; the last ``untold`` are counted.
 
     >>> numbered(["no target"]), numbered(["no target", "no source"])
     ('no target', '2 mistakes:\n(1) no target\n(2) no source')
     """
     lines = [f"({number}) {mistake}" for number, mistake in enumerate(mistakes, start=1)]
-    return mistakes[0] if len(mistakes) == 1 else "\n".join([f"{len(mistakes)} mistakes:", *lines])
+    told = [*lines[: len(lines) - untold], *([f"and {untold} more"] if untold else [])]
+    return mistakes[0] if len(mistakes) == 1 else "\n".join([f"{len(mistakes)} mistakes:", *told])
 
 
 class CliplessError(Exception):

@@ -104,7 +104,7 @@ def add_handlers(app: FastAPI, redact: Redactor) -> None:
 
     async def ours(request: Request, error: Exception) -> Response:
         headers = error.headers if isinstance(error, RefusalError) else {}
-        return problem(status_of(error), redact(public_sentence(error)), id_of(request), headers)
+        return problem(status_of(error), redact(public_sentence(error, MAX_DETAIL)), id_of(request), headers)
 
     async def http(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):

@@ -58,6 +58,15 @@ def test_an_error_that_no_row_had_a_part_in_is_told(error):
     assert public_sentence(error) == "Expected a b"
 
 
+def test_mistakes_that_have_no_room_are_counted_and_none_is_cut():
+    error = SpecError("Expected a", "Expected b", "Expected c")
+    assert public_sentence(error, 60) == "3 mistakes: (1) Expected a (2) Expected b (3) Expected c"
+    assert public_sentence(error, 54) == "3 mistakes: (1) Expected a (2) Expected b and 1 more"
+    assert public_sentence(error, 10) == "3 mistakes: (1) Expected a and 2 more", "one of them in any case"
+    assert public_sentence(SpecError("Expected a"), 4) == "Expected a"
+    assert public_sentence(DataError("cell 7", "cell 9"), 4) == public_line(DataError("cell 7"))
+
+
 def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judges_it():
     found = [
         kind for _, kind in inspect.getmembers(clipless.errors, inspect.isclass) if issubclass(kind, CliplessError)

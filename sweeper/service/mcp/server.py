@@ -74,7 +74,7 @@ async def call(tool: Tool[Any], caller: Caller, arguments: dict[str, Any]) -> Ca
     except ValidationError:
         return _failure(_OTHER)
     except SweeperError as error:
-        return _failure(public_sentence(error))
+        return _failure(public_sentence(error, _MOST_TEXT))
     except Exception as error:
         LOGGER.error("tool failed", extra={"fields": {"tool": tool.name, "failure": where(error)}})
         return _failure(INTERNAL)

@@ -108,6 +108,16 @@ def test_a_length_that_is_none_or_too_much_is_refused_before_anything_is_read(le
     assert is_problem(submit(client, **{"Content-Length": length}), 413)
 
 
+def test_of_many_mistakes_an_answer_has_whole_ones_and_says_how_many_more_there_are(client, content):
+    wrong = {f"wrong_{number}_{'x' * 50}": number for number in range(15)}
+    answer = client.post(URL, json=content | {"training": {**content["training"], **wrong}})
+    detail = json.loads(answer.content)["detail"]
+    assert is_problem(answer, 422, "15 mistakes: (1) Unknown key 'wrong_0_")
+    told = detail.count("Unknown key")
+    assert 4 < told < 15
+    assert detail.endswith(f"{detail.partition(' (2) ')[0].rpartition(';')[2]} and {15 - told} more")
+
+
 def test_a_spec_of_another_kind_is_refused(client):
     assert is_problem(client.post(URL, content=SPEC, headers={"Content-Type": "text/html"}), 415, "Content-Type")
     assert is_problem(client.post(URL, content=SPEC), 415)
