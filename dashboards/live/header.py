@@ -258,7 +258,7 @@ def _lead(data: SweepData) -> str:
     first = next(iter(data.rehearsals), None)
     if first is None or first.place is None:
         return ""
-    return f" {first.id} leads with {first.scores()}; none of them is a model of this sweep."
+    return f" {first.id} leads with {first.scores(data.result.objectives)}; none of them is a model of this sweep."
 
 
 def _bar(data: SweepData, standing: Standing, progress: Progress) -> Html | None:

@@ -17,7 +17,7 @@ from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields.nested import flatten
-from sweeper.specification.objectives import AUROC
+from sweeper.specification.objectives import AUROC, recall_text
 from sweeper.specification.search import Prior
 from sweeper.store.rehearsal_records import FIRST, RehearsedConfiguration, RehearsedEpoch, read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
@@ -57,14 +57,21 @@ class RankedRehearsal:
         """The id of the configuration."""
         return self.configuration.id
 
-    def scores(self) -> str:
-        """Return its best scores in words: ``accuracy 0.871, certified@0.25 0.640``, or the reason why it has none.
+    def shown(self, objectives: Sequence[Objective]) -> dict[str, float]:
+        """Return the values of its best epoch: those it is ranked by first, recalls of classes only if they are such.
 
         Its volume is left out: it is without epsilon, and not to be compared with the hypervolume of a front.
         """
+        values = {} if self.best is None else self.best.values
+        first = [one.name for one in objectives if one.name in values]
+        others = [name for name in values if name not in first and recall_text(name) is None]
+        return {name: values[name] for name in (*first, *others)}
+
+    def scores(self, objectives: Sequence[Objective]) -> str:
+        """Return what is `shown` in words: ``accuracy 0.871, certified@0.25 0.640``, or the reason why nothing is."""
         if self.best is None:
             return self.configuration.reason or "no scores"
-        return ", ".join(f"{name} {value:.3f}" for name, value in self.best.values.items())
+        return ", ".join(f"{name} {value:.3f}" for name, value in self.shown(objectives).items())
 
     def row(self) -> dict[str, Any]:
         """Return one flat row: place, scores at its best epoch, hypervolume, and the configuration."""
@@ -108,7 +115,7 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
             values = {} if one.best is None else one.best.values
             numbers = [*(values.get(name) for name in names), one.volume]
             texts = ["-" if number is None else f"{number:.3f}" for number in numbers]
-            last = ", ".join(one.trials) or ("-" if one.best is not None else one.scores())
+            last = ", ".join(one.trials) or ("-" if one.best is not None else one.scores(()))
             cells.append(["-" if one.place is None else str(one.place), one.id, *texts, last])
         return f"{number_of(len(self), 'configuration')} rehearsed, no points of the sweep{part}", cells
 
@@ -139,6 +146,16 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
         import pandas as pd
 
         return pd.DataFrame.from_records(list(self.rows()))
+
+
+def ranked_by(objectives: Sequence[Objective]) -> str:
+    """Return in words what ranks rehearsed configurations.
+
+    >>> ranked_by([Objective.named(name) for name in ("epsilon", "auroc", "accuracy")])
+    'ranked by auroc and accuracy together'
+    """
+    names = [one.name for one in objectives if one.name != "epsilon"]
+    return f"ranked by {' and '.join(names)}{' together' if len(names) > 1 else ''}"
 
 
 def rank_rehearsals(

@@ -37,7 +37,7 @@ from sweeper.results.highlights import (
     value_text,
     why_first,
 )
-from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
+from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed, ranked_by
 from sweeper.rounding import in_brackets, number_of
 from sweeper.tracking.outbox import Undelivered
 
@@ -325,7 +325,7 @@ def render(progress: SweepProgress) -> RenderableType:
     times.add_row(ProgressBar(total=1.0, completed=progress.fraction, width=40), _times(progress))
     parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), times]
     if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leader:
-        parts.append(_leaders(progress.rehearsals, progress.rehearsals.leader))
+        parts.append(_leaders(progress.rehearsals, progress.rehearsals.leader, progress.objectives))
     if progress.phase is Phase.STARTING:
         parts.append(Text(_starting(progress)))
     if progress.running:
@@ -500,17 +500,18 @@ def _why(first: RankedRehearsal) -> str:
     return f": it did best on public tables, and no other beat it by more than the margin of error of rehearsals{error}"
 
 
-def _leaders(rehearsals: RehearsalProgress, first: RankedRehearsal) -> RenderableType:
+def _leaders(rehearsals: RehearsalProgress, first: RankedRehearsal, objectives: Sequence[Objective]) -> RenderableType:
     table = Table(box=None)
     leaders = [one for one in rehearsals.ranked[:SHOWN_REHEARSALS] if one.place is not None]
-    names = list(first.best.values) if first.best else []
+    names = list(first.shown(objectives))
     for name in ("configuration", *names, "rank score"):
         table.add_column(name, justify="right")
     for one in leaders:
         values = {} if one.best is None else one.best.values
         numbers = [*(values.get(name) for name in names), one.volume]
         table.add_row(one.id, *("-" if number is None else f"{number:.3f}" for number in numbers))
-    return Group(Text(f"{first.id} leads with {first.scores()}{_why(first)}"), table)
+    led = f"{first.id} leads with {first.scores(objectives)}{_why(first)}"
+    return Group(Text(f"{led}; {ranked_by(objectives)}:"), table)
 
 
 def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[str]:
@@ -521,13 +522,13 @@ def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[s
         return []
     source = rehearsals.source
     what = f"configurations rehearsed on {source.in_words}, which {source.cost_in_words} and leave no model"
-    lines = [f"The best of {rehearsals.done} {what}:"]
+    lines = [f"The best of {rehearsals.done} {what}, {ranked_by(progress.objectives)}:"]
     for one in shown:
         first = "won" if rehearsals.done == rehearsals.total else "leads"
         place = f"{first}{_why(one)}" if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
         place += ", for what it adds to the first" if one.trials and one.place != 1 else ""
         trained = f"; trained as {', '.join(one.trials)}{_reached(one.trials, progress)}" if one.trials else ""
-        lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
+        lines.append(f"  {one.id} ({place}): {one.scores(progress.objectives)}{trained}")
     return [*lines, *filter(None, [ranked.doubt])]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.records import Objective, SweepStatus, Trial
-from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded, rank_rehearsals
+from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded, rank_rehearsals, ranked_by
 from sweeper.results.sweep import load
 from sweeper.specification.constraints import parse_constraint
 from sweeper.store.manifest import Manifest
@@ -25,7 +25,7 @@ def test_the_largest_hypervolume_is_first_and_a_configuration_without_scores_las
     ranked = rank_rehearsals(FOUND, OBJECTIVES, {})
     assert [(one.place, one.id) for one in ranked] == [(1, "c0003"), (2, "c0001"), (3, "c0004"), (None, "c0002")]
     assert [one.volume for one in ranked[:3]] == pytest.approx([0.49, 0.4, 0.09])
-    assert [one.scores() for one in ranked[2:]] == [
+    assert [one.scores(OBJECTIVES) for one in ranked[2:]] == [
         "accuracy 0.900, certified@0.25 0.100",
         "accuracy is not a number in epoch 1",
     ]
@@ -35,7 +35,21 @@ def test_the_largest_hypervolume_is_first_and_a_configuration_without_scores_las
 def test_one_score_is_its_own_hypervolume():
     found = join_trainings(make_rehearsals((0.8,), (0.9,), names=["accuracy"]))
     ranked = rank_rehearsals(found, OBJECTIVES[:2], {})
-    assert [(one.id, one.scores()) for one in ranked] == [("c0002", "accuracy 0.900"), ("c0001", "accuracy 0.800")]
+    assert [(one.id, one.scores(OBJECTIVES[:2])) for one in ranked] == [
+        ("c0002", "accuracy 0.900"),
+        ("c0001", "accuracy 0.800"),
+    ]
+
+
+def test_scores_that_rank_are_shown_first_and_recalls_of_classes_only_if_they_rank():
+    names, judged = ["accuracy", "balanced_accuracy", "recall@0", "recall@1"], ["epsilon", "balanced_accuracy"]
+    found = join_trainings(make_rehearsals((0.9, 0.5, 0.9, 0.1), (0.7, 0.6, 0.5, 0.7), names=names))
+    objectives = [Objective.named(name) for name in judged]
+    first, second = rank_rehearsals(found, objectives, {})
+    assert first.scores(objectives) == "balanced_accuracy 0.600, accuracy 0.700"
+    assert second.scores(objectives) == "balanced_accuracy 0.500, accuracy 0.900"
+    assert first.scores([*objectives, Objective.named("recall@1")]).startswith("balanced_accuracy 0.600, recall@1 0.7")
+    assert ranked_by(objectives) == "ranked by balanced_accuracy"
 
 
 def test_constraints_of_the_spec_decide_first():

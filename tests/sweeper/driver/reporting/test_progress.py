@@ -119,7 +119,9 @@ def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_
     text = screen(shown, width=120)
     assert "digits: 2 of 16 configurations rehearsed on public rows, before 3 trials; nothing is spent yet" in text
     assert "1:00 elapsed, about 3:00 left" in text
-    assert "c0003 leads with accuracy 0.700, certified@1/4 0.700" in text
+    assert (
+        "c0003 leads with accuracy 0.700, certified@1/4 0.700; ranked by accuracy and certified@1/4 together:" in text
+    )
     rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("c000")][1:]
     assert rows == [
         ["c0003", "0.700", "0.700", "0.490"],
@@ -152,7 +154,8 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
     ended = state(rehearsals=rehearsing(16, 1.0, trained), done=2, total=2, failed=0, running=(), front=())
     assert closing_summary(ended, Path("out")).splitlines()[:5] == [
         "digits: 16 rehearsed, 2 trained in 1:30.",
-        "The best of 16 configurations rehearsed on public rows, which cost nothing and leave no model:",
+        "The best of 16 configurations rehearsed on public rows, which cost nothing and leave no model, ranked by "
+        "accuracy and certified@1/4 together:",
         "  c0003 (won): accuracy 0.700, certified@1/4 0.700; trained as t0001",
         "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500",
         "  c0004 (place 4, for what it adds to the first): accuracy 0.100, certified@1/4 0.100; trained as t0002",
