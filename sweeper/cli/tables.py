@@ -3,9 +3,11 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -40,10 +42,31 @@ OWN_TEXT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A number with its interval, or a name, which a column without room for it breaks between its parts only."""
+
+    text: str
+
+    def _lines(self, width: int) -> list[str]:
+        """Return it in as few lines as have room."""
+        text = self.text
+        for gap, end in ((" [", "\n["), ("] ", "]\n"), ("_", "_\n")):
+            if max(map(len, text.splitlines()), default=0) > width:
+                text = text.replace(gap, end)
+        return text.splitlines()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\n".join(self._lines(options.max_width)), justify="right", overflow="fold")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(max(map(len, self._lines(0)), default=0), len(self.text))
+
+
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
     """Return one row per sweep: how it stands, its best value, its price; one that cannot be read says so."""
     table = Table(box=None)
-    table.add_column("sweep", overflow="fold", min_width=22)
+    table.add_column("sweep", overflow="fold")
     table.add_column("status", overflow="fold")
     for column in ("trials", "best", "price", "hypervolume"):
         table.add_column(column, justify="right")
@@ -84,7 +107,7 @@ def _halted(sweep: Sweep) -> list[Text]:
     return [Text(f"{said}."), Text(f"Go on with it: {program()} resume {sweep.directory}")]
 
 
-def _cells(sweep: Sweep) -> list[str]:
+def _cells(sweep: Sweep) -> list[RenderableType]:
     """Return the numbers of a sweep for a list; one without a front has none yet."""
     if not sweep.folder.front.is_file():
         return []
@@ -93,9 +116,11 @@ def _cells(sweep: Sweep) -> list[str]:
     found = None if judged is None else best(front.front_points, judged)
     return [
         str(len(front.trials)),
-        "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}",
+        _Cell(
+            "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}"
+        ),
         "-" if front.price is None else f"{round_up(front.price.epsilon)}{front.price.doubt}",
-        front.hypervolume_in_words,
+        _Cell(front.hypervolume_in_words),
     ]
 
 
@@ -190,10 +215,10 @@ def _points_table(front: Front) -> list[RenderableType]:
     tested = [name for name in names if name != "epsilon"]
     heads = ("trial", "epoch", *map(value_name, names), *(f"test {name}" for name in tested))
     for column in heads:
-        table.add_column(column, justify="right")
+        table.add_column(_Cell(column), justify="right")
     for point in points:
-        values = [value_text(point, name) for name in names]
-        table.add_row(point.trial, point.moment, *values, *(test_text(point, name) for name in tested))
+        values = [*(value_text(point, name) for name in names), *(test_text(point, name) for name in tested)]
+        table.add_row(point.trial, point.moment, *map(_Cell, values))
     return [Text(title), table]
 
 
