@@ -114,7 +114,7 @@ def price_of(action: Action, asked: Asked) -> str:
         case Action.RESUME:
             return _price_of_trials(asked, "the trials that are left")
         case Action.EXTEND:
-            return f"{_price_of_trials(asked, 'each further trial')}{_with_more(asked.with_more)}"
+            return f"{_price_of_trials(asked, 'each further trial')}{_with_more(asked)}"
         case Action.ENQUEUE:
             if _has_ended(asked):
                 return f"nothing now. It is tried first when the sweep is resumed or extended{spent}."
@@ -158,12 +158,13 @@ def _price_of_trials(asked: Asked, which: str) -> str:
     return f"{which} adds to it{each}{_spent(asked.data)}."
 
 
-def _with_more(epsilons: Mapping[int, float]) -> str:
+def _with_more(asked: Asked) -> str:
     """Return what the sweep would cost with further trials, and that nothing proves it; empty where that is fixed."""
-    if not epsilons:
+    if not asked.with_more or asked.manifest is None:
         return ""
-    known = " and ".join(f"about {show_epsilon(epsilon)} with {trials} more" for trials, epsilon in epsilons.items())
-    return f" If each costs what the dearest so far did, it is {known}. {state_unproven([EXTENDED])}"
+    costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
+    tests = "; scores of test rows may add to it" * (asked.manifest.spec["privacy"].get("score_noise") is not None)
+    return f" If each costs what the dearest so far did, it is {costs}{tests}. {state_unproven([EXTENDED])}"
 
 
 def _largest(value: Any) -> Any:

@@ -86,7 +86,7 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     if terms is not None and not terms.broken:
         found.append(Draw(what=WINNER, events={}))
     if terms is None or not terms.broken:
-        found += [draw_of(one, attempts_before(one, entries)) for one in entries]
+        found += [draw_of(one, entries) for one in entries]
     elif entries:
         found.append(draw_of_candidates(ledger, terms))
     tests = enumerate(ledger.tests(), start=1)
@@ -94,23 +94,19 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     return tuple(found)
 
 
-def attempts_before(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return the attempts at the trial of an entry that drew before it."""
-    return tuple(one for one in entries if one.trial == entry.trial and one.attempt < entry.attempt and one.drawn)
+def draw_of(entry: Entry, entries: Iterable[Entry] = ()) -> Draw:
+    """Return what a training, of those in ``entries``, plans, which it is charged whatever it reaches.
 
-
-def draw_of(entry: Entry, earlier: Sequence[Entry] = ()) -> Draw:
-    """Return what a training plans, which it is charged whatever it reaches.
-
-    One that goes on from ``earlier`` attempts that drew is charged what these ran and it plans together, less what was
+    One that goes on from earlier attempts that drew is charged what these ran and it plans together, less what was
     charged for them: what was planned and not run counts for it.
     """
+    earlier = [one for one in entries if one.trial == entry.trial and one.attempt < entry.attempt and one.drawn]
     goes_on, scores = bool(entry.kept and earlier), entry.scores
     steps, releases = _ran(earlier) if goes_on else (0, 0)
     events: dict[Side, Event] = {Side.TRAINING: entry.event.with_steps(steps + entry.event.steps)}
     if scores is not None:
         events[Side.VALIDATION] = scores.event.with_steps(releases + scores.event.steps)
-    beyond = draw_of(earlier[-1], earlier[:-1]) if goes_on else None
+    beyond = draw_of(earlier[-1], earlier) if goes_on else None
     return Draw(what=name_of_training(entry.trial, entry.attempt), events=events, beyond=beyond)
 
 

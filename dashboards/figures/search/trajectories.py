@@ -394,7 +394,8 @@ def _found(info: TrajectoriesInfo) -> str:
         return ""
     value = in_sentence(info.utility, info.best.values[info.utility], interval_of_best(info))
     where = f"at {OWN} {show_epsilon(info.best.values['epsilon'])}, epoch {info.best.moment}"
-    return f"{info.best.trial} did best of {number_of(len(info.trajectories), 'trial')}: {value} {where}."
+    drawn = f"the {number_of(len(info.trajectories), 'trial')} that are drawn"
+    return f"{info.best.trial} did best of {drawn}: {value} {where}."
 
 
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(

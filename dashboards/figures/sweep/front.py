@@ -307,12 +307,13 @@ def _outside(data: SweepData) -> str:
 def _found(info: FrontInfo) -> str:
     if not info.steps:
         return ""
-    said = f"{number_of(len(info.front), 'point')} on the front; the best: {best_in_words(info.utility, info.steps)}."
+    best = best_in_words(info.utility, info.steps)
+    said = f"{number_of(len(info.front), 'point')} on the front; the best of these: {best}."
     if info.knee is None:
         return said
     knee = info.knee[0]
     value = in_sentence(info.utility, knee.values[info.utility], knee.interval(info.utility))
-    return f"{said} The knee, where the front bends most, has {value} at {show_epsilon(knee.values['epsilon'])}."
+    return f"{said} The knee, where the front bends most, has {value} at {OWN} {show_epsilon(knee.values['epsilon'])}."
 
 
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(

@@ -33,7 +33,7 @@ from dashboards.figures._tested import ON_TEST, Tested, crosses_in_words, crosse
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, in_parentheses, in_sentence, radius_of, short_title, show, show_epsilon
-from sweeper.privacy.pricing import OWN
+from sweeper.privacy.pricing import OWN, Price
 from sweeper.records import Point
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
@@ -58,7 +58,7 @@ class PriceInfo(FigureInfo):
 
     values: tuple[Bought, ...]  # utility, and the certificate where there is one
     right_end: float
-    doubt: str  # behind the price, where it is not proven
+    doubt: str  # behind the price, where it is not proven or no guarantee
     lines: tuple[Reference, ...]  # what to compare the utility with
 
 
@@ -76,7 +76,7 @@ def info(data: SweepData) -> PriceInfo:
             "epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{sure}{about_crosses(values)}"
         },
         values=values,
-        doubt="" if price is None else price.doubt,
+        doubt=_doubt(data, price),
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
     )
@@ -172,6 +172,12 @@ def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter
 def _untested(data: SweepData) -> str:
     """Why a mark has no cross, where another has one."""
     return " A mark without a cross is a model that is not scored on test rows." * _is_one_untested(info(data).values)
+
+
+def _doubt(data: SweepData, price: Price | None) -> str:
+    if data.result.claim.exploratory:
+        return " (exploratory: no guarantee)"
+    return "" if price is None else price.doubt
 
 
 def _found(info: PriceInfo) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from clipless.privacy.events import PoissonGaussian
-from sweeper.account.draws import SKETCH, Draw, attempts_before, draw_of, name_of_test
+from sweeper.account.draws import SKETCH, Draw, draw_of, name_of_test
 from sweeper.account.entries import Side
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.errors import RecordError, TrialError
@@ -112,12 +112,12 @@ class SpendingRecord:
             raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
         stage = self._ledger.spending.stage_of(trial.id, self._ledger.selection)
         ends = [drawn_by(row.plan, epoch) for epoch in rungs] if self._ledger.spending.refunds else []
-        attempt = 1 + sum(entry.trial == trial.id for entry in self._ledger.entries())
-        self._latest = Entry(trial=trial.id, attempt=attempt, event=event, ends=tuple(ends))
+        entries = self._ledger.entries()
+        self._latest = Entry(trial=trial.id, attempt=len(entries) + 1, event=event, ends=tuple(ends))
         refused = self._ledger.refusal(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage)
         if refused is None:
             left = event.with_steps(max(event.steps - kept, 0))
-            refused = self._make_room(self._draw_of(replace(self._latest, event=left, kept=kept, scores=scores)))
+            refused = self._make_room(draw_of(replace(self._latest, event=left, kept=kept, scores=scores), entries))
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage, marked=True)
@@ -142,8 +142,8 @@ class SpendingRecord:
     def draw(self, trial: str) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""
         self._ledger.draw(trial)
-        last = next(entry for entry in reversed(self._ledger.entries()) if entry.trial == trial)
-        self._charge(self._draw_of(last))
+        *earlier, last = (entry for entry in self._ledger.entries() if entry.trial == trial)
+        self._charge(draw_of(last, earlier))
 
     def check_drawn(self, trial: str) -> None:
         """Raise a `TrialError` for an epoch of a trial that has not said that it draws noise, and charge it."""
@@ -205,11 +205,9 @@ class SpendingRecord:
         """
         if self._account is None:
             return None
-        entered = (entry for entry in self._ledger.entries() if entry.steps is None and not entry.drawn)
-        return self._account.make_room([draw, *map(self._draw_of, entered)])
-
-    def _draw_of(self, entry: Entry) -> Draw:
-        return draw_of(entry, attempts_before(entry, self._ledger.entries()))
+        entries = self._ledger.entries()
+        others = [draw_of(entry, entries) for entry in entries if entry.steps is None and not entry.drawn]
+        return self._account.make_room([draw, *others])
 
     def _charge(self, draw: Draw) -> None:
         """Charge a release that the ledger has, before its noise is drawn."""
