@@ -43,6 +43,7 @@ class CutBudget(Budget):
     tests: PaidScores | None = None  # the same of test rows
 
     first_part: ClassVar[str] = "stage 1"  # the part with most noise
+    fewer_scores: ClassVar[str] = ", leave it out, or lower search.trials"  # what else makes scores cost less
 
     @cached_property
     def price(self) -> float:
@@ -152,14 +153,17 @@ class CutBudget(Budget):
             raise UnmetRequestError(BrokenRule("privacy.sweep_epsilon", self.epsilon, expected, remedy))
         budget = replace(self, scores=noise.paid(releases))
         if budget.price > budget.epsilon:  # which training alone does not exceed
-            from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
-
             expected = f"noise with which {releases} releases of scores cost at most the budget, not "
             expected += round_up(budget.price)
-            least = noise_multiplier_for(self.epsilon, self.delta, 1.0, releases, request.relation)
-            remedy = f"raise it to {round_up(least)}, leave it out, or lower search.trials"
+            remedy = f"raise it to {round_up(self.least_noise_of_scores(request, releases))}{self.fewer_scores}"
             raise UnmetRequestError(BrokenRule("privacy.score_noise", noise.noise_multiplier, expected, remedy))
         return replace(budget, tests=noise.paid_test(min(self._affordable_tests(request, noise), points)))
+
+    def least_noise_of_scores(self, request: Request, releases: int) -> float:
+        """Return about the least noise multiplier of scores with which so many releases cost at most the budget."""
+        from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
+
+        return noise_multiplier_for(self.epsilon, self.delta, 1.0, releases, request.relation)
 
     def _affordable_tests(self, request: Request, noise: ScoreNoise) -> int:
         """Return how many points the budget has test scores or curves for."""

@@ -26,6 +26,7 @@ from sweeper.rounding import round_up
 from sweeper.specification.stages import StagePlan
 
 SELECTION, FINAL = "selection", "final"  # the parts of the budget
+_MORE_NOISE = 1.05  # factor of a search for the noise of scores
 _NEAR = 0.03  # step of the logarithm of the noise in a search that begins near its end
 _UNSEEN = (
     "The price within the budget holds if nobody saw more of the candidates of the private selection than its winner: "
@@ -47,6 +48,7 @@ class Exploration(CutBudget):
 
     name: ClassVar[str] = "exploration"
     first_part: ClassVar[str] = "candidates"
+    fewer_scores: ClassVar[str] = " or lower training.epochs"
     conditions: ClassVar[tuple[str, ...]] = (_UNSEEN,)
 
     @classmethod
@@ -60,6 +62,19 @@ class Exploration(CutBudget):
         budget = cls.of_share(*given, share=request.share, spare=request.spare, scores=scores)
         releases = request.epochs + request.spare_epochs
         return budget.with_scores(request, releases, releases + request.epochs)  # points of the winner too
+
+    def least_noise_of_scores(self, request: Request, releases: int) -> float:
+        """Return it within a twentieth: scores of candidates cost as those of a selection do."""
+        least, noise = super().least_noise_of_scores(request, releases), request.noise
+        given = (self.epsilon, self.delta, request.law, request.trial)
+        while noise is not None:
+            noise = replace(noise, noise_multiplier=least)
+            scores = replace(request, noise=noise).scores_of_candidates
+            budget = self.of_share(*given, share=request.share, spare=request.spare, scores=scores)
+            if replace(budget, scores=noise.paid(releases)).price <= self.epsilon:
+                break
+            least *= _MORE_NOISE
+        return least
 
     @classmethod
     def of_share(
