@@ -22,6 +22,7 @@ once, but for the syntax of YAML, which comes first.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -149,10 +150,16 @@ def _columns(value: Any, name: str) -> dict[str, Column]:
     where = f"columns in {name}"
     columns = _mapping(value, where)
     read = _read_all(
-        lambda: _texts(list(columns), where),
-        **{str(key): partial(_column, columns[key], f"columns.{key}", name) for key in columns},
+        lambda: _refuse_same_names(_texts(list(columns), where), where),
+        **{repr(key): partial(_column, columns[key], f"columns.{key}", name) for key in columns},
     )
-    return {_text(key, where): read[str(key)] for key in columns}
+    return {_text(key, where): read[repr(key)] for key in columns}
+
+
+def _refuse_same_names(columns: Sequence[str], where: str) -> None:
+    """Refuse keys that are one column, such as 1 and "1", of which one declaration would be lost."""
+    if twice := [repr(column) for column, count in Counter(columns).items() if count > 1]:
+        raise DataError(f"Expected each column once, got {', '.join(twice)} twice: declare it once ({where})")
 
 
 def _optional_text(content: Mapping[Any, Any], key: str, name: str) -> str | None:

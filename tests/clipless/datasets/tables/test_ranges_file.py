@@ -235,3 +235,10 @@ def test_a_ranges_file_may_say_of_which_table_whose_rows_and_how_they_are_split(
 def test_what_a_ranges_file_says_of_a_table_is_checked(text, message):
     with pytest.raises(DataError, match=message):
         parse_ranges(f"source: s\n{text}", "r.yaml")
+
+
+@pytest.mark.parametrize("other", ["'1'", "' 1'"])
+def test_keys_that_are_one_column_are_refused(other):
+    text = f"source: book\ncolumns: {{1: {{low: 0, high: 1}}, {other}: {{low: 0, high: 100}}}}\n"
+    with pytest.raises(DataError, match=r"Expected each column once, got '1' twice: declare it once \(columns in r\)"):
+        parse_ranges(text, "r")
