@@ -10,7 +10,7 @@ Candidates of a selection whose conditions broke are shown, all of them, at what
 selection was charged counts for that: the account takes what is more on each side, and no less than either.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,16 +45,11 @@ class Draw:
 
     def costs(self, epsilon: float, delta: float) -> dict[Side, GaussianCost]:
         """Return what it takes of an account of ``(epsilon, delta)``."""
-        repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.alone.costs(epsilon, delta)
+        repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.costs(epsilon, delta)
         if repetitions is not None:
             return {side: selection_cost(event, repetitions, epsilon, delta) for side, event in self.events.items()}
         whole = {side: event_cost(event, epsilon, delta) for side, event in self.events.items()}
         return {side: left_of(cost, before.get(side, NOTHING)) for side, cost in whole.items()}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names under which its noise is charged: its own, and those of what was charged before."""
-        return (self.what, *(() if self.beyond is None else self.beyond.names))
 
     @property
     def alone(self) -> "Draw":
@@ -97,29 +92,26 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
 def draw_of(entry: Entry, entries: Iterable[Entry] = ()) -> Draw:
     """Return what a training, of those in ``entries``, plans, which it is charged whatever it reaches.
 
-    One that goes on from earlier attempts that drew is charged what these ran and it plans together, less what was
-    charged for them: what was planned and not run counts for it.
+    One that goes on from an earlier attempt that drew is charged what that ran and it plans beyond what that planned.
+
+    Guarantees:
+        Of an attempt that goes on, the steps that the earlier one planned and did not run are paid: all attempts
+        together are that event, then the further steps, an event of their own. Each is fixed before it begins, which
+        the filter of an account asks for, whatever the outputs before had to do with the end of an attempt.
     """
+    steps, scores = entry.event.steps, entry.scores
+    releases = 0 if scores is None else scores.event.steps
     earlier = [one for one in entries if one.trial == entry.trial and one.attempt < entry.attempt and one.drawn]
-    goes_on, scores = bool(entry.kept and earlier), entry.scores
-    steps, releases = _ran(earlier) if goes_on else (0, 0)
-    events: dict[Side, Event] = {Side.TRAINING: entry.event.with_steps(steps + entry.event.steps)}
+    if entry.kept and earlier:
+        before = replace(earlier[-1], goes_on=True)
+        steps = max(steps + before.charged.steps - before.event.steps, 0)
+        if before.scores is not None:
+            made = sum(event.steps for event in before.charged_scores)
+            releases = max(releases + made - before.scores.event.steps, 0)
+    events: dict[Side, Event] = {Side.TRAINING: entry.event.with_steps(steps)}
     if scores is not None:
-        events[Side.VALIDATION] = scores.event.with_steps(releases + scores.event.steps)
-    beyond = draw_of(earlier[-1], earlier) if goes_on else None
-    return Draw(what=name_of_training(entry.trial, entry.attempt), events=events, beyond=beyond)
-
-
-def _ran(attempts: Sequence[Entry]) -> tuple[int, int]:
-    """Return how many steps and releases of scores the last of these attempts ran, with those it went on from."""
-    steps = releases = 0
-    for one in reversed(attempts):
-        ran = replace(one, goes_on=True)
-        steps += ran.charged.steps
-        releases += sum(event.steps for event in ran.charged_scores)
-        if not one.kept:
-            break
-    return steps, releases
+        events[Side.VALIDATION] = scores.event.with_steps(releases)
+    return Draw(what=name_of_training(entry.trial, entry.attempt), events=events)
 
 
 def draw_of_selection(terms: Terms) -> Draw:

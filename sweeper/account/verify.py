@@ -157,7 +157,8 @@ def _compare(account: Account, folder: Path) -> Iterator[str]:
 
 def _is_too_cheap(draw: Draw, charged: Mapping[str, Costs], balance: Balance) -> bool:
     """Whether a release was charged less than it costs on a side that it reads, with what counts for it."""
-    paid = [charged[name] for name in draw.names if name in charged]
+    names = [draw.what, *([] if draw.beyond is None else [draw.beyond.what])]
+    paid = [charged[name] for name in names if name in charged]
     return any(
         total(one.get(side, NOTHING) for one in paid).square < _ROUNDING * cost.square
         for side, cost in draw.alone.costs(*balance.terms).items()

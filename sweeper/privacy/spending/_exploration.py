@@ -41,7 +41,10 @@ _NOT_SELECTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration(CutBudget):
-    """What the candidates of a private selection and the final may spend; pools of scores are those of the final."""
+    """What the candidates of a private selection and the final may spend; pools of scores are those of the final.
+
+    It is long because each question about a budget has two answers here, of the selection and of its final.
+    """
 
     terms: Terms
     final: Stage
@@ -65,14 +68,8 @@ class Exploration(CutBudget):
 
     def least_noise_of_scores(self, request: Request, releases: int) -> float:
         """Return it within a twentieth: scores of candidates cost as those of a selection do."""
-        least, noise = super().least_noise_of_scores(request, releases), request.noise
-        given = (self.epsilon, self.delta, request.law, request.trial)
-        while noise is not None:
-            noise = replace(noise, noise_multiplier=least)
-            scores = replace(request, noise=noise).scores_of_candidates
-            budget = self.of_share(*given, share=request.share, spare=request.spare, scores=scores)
-            if replace(budget, scores=noise.paid(releases)).price <= self.epsilon:
-                break
+        least = super().least_noise_of_scores(request, releases)
+        while _price_with_noise(request, least, releases) > self.epsilon:
             least *= _MORE_NOISE
         return least
 
@@ -263,6 +260,16 @@ def _release(budget: Exploration) -> Release:
         parts += ((budget.terms.scores, None if budget.scores is None else budget.scores.event),)
     slack = slots_slack((budget.final,), budget.delta)
     return release_explored(parts, budget.terms.repetitions, budget.pools, slack)
+
+
+def _price_with_noise(request: Request, sigma: float, releases: int) -> float:
+    """Return the price of what is requested, with scores of this noise multiplier."""
+    if request.noise is None:
+        return 0.0
+    noise, given = replace(request.noise, noise_multiplier=sigma), (request.epsilon, request.delta, request.law)
+    scores = replace(request, noise=noise).scores_of_candidates
+    budget = Exploration.of_share(*given, request.trial, share=request.share, spare=request.spare, scores=scores)
+    return replace(budget, scores=noise.paid(releases)).price
 
 
 def _noise_if_seen(
