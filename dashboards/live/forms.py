@@ -118,6 +118,8 @@ def price_of(action: Action, asked: Asked) -> str:
         case Action.ENQUEUE:
             if _has_ended(asked):
                 return f"nothing now. It is tried first when the sweep is resumed or extended{spent}."
+            if asked.manifest is not None and asked.data and len(asked.data.trials) >= asked.manifest.course.trials:
+                return f"nothing now. No trial is left to propose: it is tried first when the sweep is extended{spent}."
             return f"that of one trial, which was planned anyway: it takes the place of the next one{spent}."
         case Action.STEER:
             words = "nothing by itself: the number of trials stays, and none leaves the ranges of the spec"

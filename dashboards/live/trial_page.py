@@ -76,7 +76,10 @@ def one_trial(data: SweepData, id_: str) -> SweepData:
     """Return a sweep as if this were its only trial."""
     known_trial(data, id_)
     points = tuple(point for point in data.points if point.trial == id_)
-    return replace(data, result=replace(data.result, trials={id_: data.trials[id_]}, points=points))
+    best = best_of_trial(data.result, id_)  # which stands out here, whether or not another trial is better
+    shown = {point.key for point in points if point.key in data.result.on_front} | ({best.key} if best else set())
+    trials = {id_: data.trials[id_]}
+    return replace(data, result=replace(data.result, trials=trials, points=points, on_front=frozenset(shown)))
 
 
 def _reached(data: SweepData, id_: str) -> Html | None:
@@ -88,7 +91,9 @@ def _reached(data: SweepData, id_: str) -> Html | None:
     at = f", epoch {found.moment}"
     if found.key not in data.result.on_front:
         words = f"{whole(show_value(found, name))} {title_of(name)} on validation rows"
-        return tag("p", "Best: ", tag("strong", words), f"{at}. None of its points is on the front.")
+        others = sum(key[0] == id_ for key in data.result.on_front)
+        where = f"That point is not on the front, {others} of its others are" if others else "None of its points is"
+        return tag("p", "Best: ", tag("strong", words), f"{at}. {where}{'' if others else ' on the front'}.")
     value, unit, note = split_lead(found, name, data.result.claim)
     return tag("p", "Best: ", tag("strong", f"{value} {unit}"), f"{at} ({note}).")
 

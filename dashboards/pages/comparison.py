@@ -80,9 +80,8 @@ def differences(comparison: Comparison) -> Html:
     sentences = [str(difference) for difference in comparison.differences]
     if len(sentences) > 1:
         sentences.append("The p-values are not corrected for the number of pairs.")
-    listed = tag(
-        "ul", each("li", sentences or ["All of these have one name, and count as runs of one spec."]), class_="plain"
-    )
+    alike = "All of these have one name, and count as runs of one spec, also where their specs differ."
+    listed = tag("ul", each("li", sentences or [alike]), class_="plain")
     return section(
         "differences", "Differences", tag("p", HYPERVOLUME), listed, tag("p", comparison.price_in_words, class_="after")
     )

@@ -79,7 +79,7 @@ def resume(
 def extend(
     sweep: Sweep | str | Path, trials: int, options: Options | None = None, *, progress: bool | None = None
 ) -> Sweep:
-    """Run a sweep on until it has so many trials in all, whether it has ended or not, and return it.
+    """Run a sweep that has ended, all of it or early, on until it has so many trials in all, and return it.
 
     Args, raises: as `resume`.
     """

@@ -254,8 +254,8 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     ),
     terms=(
         "Of the people whose rows were used, an attacker who knows all other rows and accuses 1 in 100 innocents finds "
-        "at most this share. Like the own epsilon of a point, it holds for one training that was fixed in advance; at "
-        "the dashed line is what any model of the sweep costs."
+        "at most this share. Like the own epsilon of a point, it holds for one training that was fixed in advance; the "
+        "mark of the price is at what any model of the sweep costs."
     ),
     position=12,
     found=_found,

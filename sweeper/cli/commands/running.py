@@ -182,7 +182,7 @@ def extend(
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
 ) -> None:
-    """Run more trials of a sweep, whether it has ended or not.
+    """Run more trials of a sweep that has ended, all of it or early.
 
     Options you omit keep the values the sweep was started with.
     """

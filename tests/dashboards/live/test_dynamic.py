@@ -8,10 +8,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from clipless.audits.finding import AuditKind, Finding
+from dashboards.figures.search import trajectories
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE
 from dashboards.live.header import Pace, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
+from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Action, View
 from dashboards.summary import best_of
 from dashboards.text import show_epsilon, show_test, show_value
@@ -20,6 +22,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
 from sweeper.program import program
 from sweeper.records import SweepStatus, Trial, TrialStatus
+from sweeper.results.highlights import best_of_trial
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.settings import Limits, ServiceSettings
@@ -358,6 +361,30 @@ def test_a_configuration_begins_with_that_of_a_trial(show, sweep):
     assert f'value="{rate}"' in page
     assert 'name="model.width"' in page
     assert 'name="training.batch_size"' not in page, "which the spec fixes"
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_trial_whose_best_point_is_off_the_front_counts_those_on_it_and_stands_out(show, sweep):
+    seen = set()
+    for trial in sweep.trials:
+        found = best_of_trial(sweep.result, trial)
+        if found is None or found.key in sweep.result.on_front:
+            continue
+        others = sum(key[0] == trial for key in sweep.result.on_front)
+        seen.add(others > 0)
+        said = f"not on the front, {others} of its others are" if others else "None of its points is on the front"
+        assert said in show("part", "trial", View(sweep=ENDED, trial=trial))
+        assert trajectories.FIGURE.info(one_trial(sweep, trial)).best == found
+    assert True in seen
+
+
+def test_a_configuration_that_no_trial_is_left_for_waits_for_an_extension(show, growing):
+    describe(growing.folder)
+    for number in range(1, 17):
+        growing.start(f"t{number:04d}")
+        growing.add(f"t{number:04d}", 1, 0.5, 0.5)
+    page = show("part", "action", View(sweep=RUNNING, action=Action.ENQUEUE), WRITER)
+    assert "No trial is left to propose: it is tried first when the sweep is extended" in page
 
 
 def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, sweep):
