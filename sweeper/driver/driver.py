@@ -26,7 +26,7 @@ from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import open_rehearsals
-from sweeper.driver.reporting.progress import FrontScoring, RunningTrial, SweepProgress
+from sweeper.driver.reporting.progress import NOTHING_TO_DO, FrontScoring, RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
 from sweeper.driver.row_digests import note_rows
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
@@ -55,7 +55,6 @@ from sweeper.tracking.tracker import Tracker, how_to_look
 from sweeper.trials.rehearsal import HALVES
 
 SHOW_SECONDS = 0.5
-NOTHING_TO_DO = "Every trial has ended: nothing to do"
 MOST_CLUSTERS = 3  # Rays that a run starts, or joins, when the one before has died
 SELECTED = "one trial, selected privately"
 

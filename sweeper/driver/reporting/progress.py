@@ -49,6 +49,7 @@ MAX_REHEARSALS = 4  # in the closing summary
 CLOSING_POINTS = 2  # of a front in it, its ends, beside those that have a name
 WIDTH = 100  # of what a notebook shows
 LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
+NOTHING_TO_DO = "Every trial has ended: nothing to do"
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
 
 
@@ -378,7 +379,8 @@ def closing_summary(
     sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
-    went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
+    idle = NOTHING_TO_DO in notes
+    went = f"{_counts(progress, closing=True)} {'before' if idle else f'in {clock(progress.elapsed_seconds)}'}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
     lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from sweeper.driver.reporting.progress import (
+    NOTHING_TO_DO,
     NOTHING_TRAINS,
     Display,
     FrontScoring,
@@ -163,6 +164,9 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
     preferred = replace(ended.rehearsals.ranked[0], error=0.0314)
     led = replace(ended.rehearsals, ranked=Rehearsed([preferred, *ended.rehearsals.ranked[1:]]))
     why = "it did best on public tables, and no other beat it by more than the margin of error of rehearsals, 0.031"
+    idle = closing_summary(ended, Path("out"), notes=[NOTHING_TO_DO]).splitlines()
+    assert idle[0].endswith(" trained before.")
+    assert NOTHING_TO_DO in idle
     assert closing_summary(replace(ended, rehearsals=led), Path("out")).splitlines()[2] == (
         f"  c0003 (won: {why}): accuracy 0.700, certified@1/4 0.700; trained as t0001"
     )
