@@ -517,7 +517,7 @@ def test_the_recall_of_the_best_of_a_sweep_is_cleared_of_the_luck_of_its_balance
         truth = float(ndtr(0.5 - at[chosen]))
         covered.append(low <= truth <= high)
         lucky.append(points[chosen].values[recall_name(1)] - found[chosen].values[recall_name(1)])
-    assert np.mean(lucky) > 0.05, "as far as its noise is that of the balanced accuracy"
+    assert np.mean(lucky) > 0.1, "as far as its noise is that of the balanced accuracy; less by the other trials alone"
     assert np.mean(covered) >= 0.9, "0.85 with its luck"
 
 
