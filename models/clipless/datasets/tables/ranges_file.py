@@ -183,7 +183,8 @@ def _target(value: Any, name: str) -> dict[str, Any]:
     """Return the fields of `Ranges` that the target has."""
     value = {} if value is None else _mapping(value, f"target in {name}")
     readers = {"column": _text, "classes": class_names, "unknown": _text, "largest_share": _number}
-    read = _read_fields({key: one for key, one in value.items() if one is not None}, "target", name, readers)
+    given = {key: one for key, one in value.items() if one is not None or key not in readers}
+    read = _read_fields(given, "target", name, readers)
     return {"target" if key == "column" else key: one for key, one in read.items()}
 
 
@@ -254,7 +255,10 @@ def _number(value: Any, where: str) -> float:
             return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"Expected a number, got {value!r} ({where})")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError(f"Expected a number below 1e308, got one of {len(str(value))} digits ({where})") from None
 
 
 def _text(value: Any, where: str) -> str:

@@ -242,3 +242,12 @@ def test_keys_that_are_one_column_are_refused(other):
     text = f"source: book\ncolumns: {{1: {{low: 0, high: 1}}, {other}: {{low: 0, high: 100}}}}\n"
     with pytest.raises(DataError, match=r"Expected each column once, got '1' twice: declare it once \(columns in r\)"):
         parse_ranges(text, "r")
+
+
+def test_an_unknown_key_without_a_value_and_a_number_beyond_floats_are_refused():
+    text = f"source: book\ntarget: {{largest_shre: }}\ncolumns: {{a: {{low: 0, high: 1{'0' * 400}}}}}\n"
+    with pytest.raises(DataError) as refused:
+        parse_ranges(text, "r")
+    unknown, large = refused.value.mistakes
+    assert "Unknown key 'largest_shre'" in unknown
+    assert large == "Expected a number below 1e308, got one of 401 digits (columns.a.high in r)"
