@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from sweeper.errors import RecordError
 from sweeper.privacy.held_out import doubt
-from sweeper.records import Direction, Objective, Point, RehearsalSource, Scalar, SweepStatus, Trial, TrialStatus
+from sweeper.records import Direction, Objective, Point, RehearsalSource, Scalar, SweepStatus, Trial
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
@@ -25,13 +25,12 @@ from sweeper.store.actions import Action, read_actions
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
-from sweeper.store.sweep_folder import DecisionRow, SweepFolder, find_drawn
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder
+from sweeper.store.trial_standings import OPEN, find_drawn, how_stands
 
 T = TypeVar("T")
 
 PRICE = "price"
-WAITING, NEVER_BEGUN, LOST = "waiting", "never begun", "lost"  # how trials stand that records call running
-_OPEN = (TrialStatus.RUNNING.value, TrialStatus.INTERRUPTED.value)
 CAUGHT = "caught at 1 %"  # of false alarms: the name of what an attacker finds of a point
 
 
@@ -81,17 +80,9 @@ class SweepData:
         return self.result.points
 
     def how_stands(self, trial: str, *, runs: bool = True) -> str:
-        """How a trial stands or ended, in a word; ``runs`` is whether its sweep does.
-
-        A trial has begun when it has drawn noise: before, it waits, and once the sweep has ended it never began.
-        """
-        status = self.trials[trial].status
-        if status not in _OPEN:
-            return status
-        is_over = not runs or status == TrialStatus.INTERRUPTED.value
-        if self.drawn is not None and trial not in self.drawn:
-            return NEVER_BEGUN if is_over else WAITING
-        return LOST if status == TrialStatus.RUNNING.value and is_over else status
+        """How a trial stands or ended, in a word; ``runs`` is whether its sweep does."""
+        drawn = None if self.drawn is None else trial in self.drawn
+        return how_stands(self.trials[trial].status, drawn=drawn, runs=runs)
 
     @cached_property
     def recorded(self) -> Mapping[str, Trial]:
@@ -266,20 +257,11 @@ def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
 
 
 def with_drawn(data: SweepData, folder: SweepFolder) -> SweepData:
-    """Return a sweep with the trials that have drawn noise, of which the ledger is asked only if points do not tell.
-
-    Of a private selection nobody is told which trials have begun; a sweep without privacy draws no noise.
-    """
+    """Return a sweep with the trials that have drawn noise, of which the ledger is asked only if points do not tell."""
     begun = {point.trial for point in data.points}
-    silent = [id_ for id_, trial in data.trials.items() if id_ not in begun and trial.status in _OPEN]
-    manifest = data.manifest
-    if not silent or manifest is None or manifest.selects_privately or manifest.spec.get("privacy") is None:
-        return data
-    try:
-        drawn = find_drawn(folder.ledger)
-    except RecordError:
-        return data
-    return replace(data, drawn=drawn | begun)
+    silent = [id_ for id_, trial in data.trials.items() if id_ not in begun and trial.status in OPEN]
+    drawn = find_drawn(folder, data.manifest, silent)
+    return data if drawn is None else replace(data, drawn=drawn | begun)
 
 
 def with_rehearsals(data: SweepData, found: Sequence[RehearsedConfiguration]) -> SweepData:

@@ -6,11 +6,12 @@ Points are chosen on validation values; test values are only ever shown beside t
 from math import inf
 from typing import Any
 
-from dashboards.data import CAUGHT, NEVER_BEGUN, PRICE, WAITING, SweepData, finite
+from dashboards.data import CAUGHT, PRICE, SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point, TrialStatus
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
+from sweeper.store.trial_standings import NEVER_BEGUN, WAITING
 
 BUDGETS = (1.0, 3.0, 8.0)
 BALANCED = "test balanced accuracy"

@@ -36,7 +36,8 @@ class Hooks:
         on_start: gets the trial's id and its start.
         on_plan: gets the id and the plan row. A text refuses the trial, for that reason. An exception fails
             the trial: one whose plan could not be written down never trains.
-        on_draw: gets the id before the trial draws its first noise. An exception fails the trial, which draws none.
+        on_draw: gets the id before the trial draws its first noise. A text stops the trial, for that reason, and an
+            exception fails it: it draws none then.
         on_epoch: gets the id and an epoch's row, whose values hold no NaN. A text stops the trial, for that
             reason; an exception fails it.
         on_death: gets the id of a trial that lost its process; returns whether it may be started again.
@@ -56,7 +57,7 @@ class Hooks:
 
     on_start: Callable[[str, TrialStart], None] = lambda _trial, _config: None
     on_plan: Callable[[str, PlanRow], str | None] = lambda _trial, _row: None
-    on_draw: Callable[[str], None] = lambda _trial: None
+    on_draw: Callable[[str], str | None] = lambda _trial: None
     on_epoch: Callable[[str, EpochRow], str | None] = lambda _trial, _row: None
     on_death: Callable[[str], bool] = lambda _trial: True
     on_restart: Callable[[str, int], None] = lambda _trial, _started: None

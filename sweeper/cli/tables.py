@@ -26,6 +26,7 @@ from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
 from sweeper.store.rehearsal_records import read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.trial_standings import standings
 
 SHOWN_POINTS = 20
 SHOWN_REASONS = 20
@@ -131,12 +132,17 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts: list[RenderableType] = [Text(status), *_halted(sweep)]
     if front.claim.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
-    ends = Counter(trial.status for trial in front.trials.values())
-    parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
+    trials = sweep.folder.trials()
+    statuses = {id_: one.status for id_, one in front.trials.items()} | {
+        i: one.status.value for i, one in trials.items()
+    }
+    ways = standings(sweep.folder, manifest, statuses, runs=stands(sweep.folder) is SweepStatus.RUNNING)
+    counts = ", ".join(f"{n} {way}" for way, n in Counter(ways.values()).items())
+    parts.append(Text(f"trials: {counts or 'none yet'}"))
     parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]
     parts += [*_list_named(front), Text("")]
     parts += _reasons(front.trials)
-    placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
+    placed = Counter(" ".join(trial.placed.values()) for trial in trials.values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
     return Group(*parts)

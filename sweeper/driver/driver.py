@@ -24,7 +24,6 @@ from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.recording.account_charges import AccountCharges, withdraw
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
-from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import open_rehearsals
 from sweeper.driver.reporting.progress import NOTHING_TO_DO, FrontScoring, RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
@@ -38,7 +37,7 @@ from sweeper.pareto.dominance import hypervolume_interval
 from sweeper.planning.make import state_resumed
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import ENDED
-from sweeper.records import Scalar, SweepStatus, TrialStatus
+from sweeper.records import Scalar, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
@@ -435,7 +434,7 @@ class SweepRun:
         elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals
         selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
         records = self._recorder.records
-        made = progress_of(self._plan, records, elapsed, selected, total)
+        made = progress_of(self._plan, self._recorder, elapsed, selected, total)
         made = replace(made, spent=self._recorder.spending.share, scoring=self._scoring, workers=self._workers)
         if rehearsals is None:
             return made
@@ -446,15 +445,12 @@ class SweepRun:
 
 
 def progress_of(
-    plan: SweepPlan, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None, total: int
+    plan: SweepPlan, recorder: Recorder, elapsed_seconds: float, selected: RunResult | None, total: int
 ) -> SweepProgress:
     """Return how a sweep of so many trials in all stands."""
+    records = recorder.records
     trials = records.trials.values()
-    running = tuple(
-        RunningTrial(trial.id, records.last_epoch(trial.id), 0 if trial.plan is None else trial.plan.epochs)
-        for trial in trials
-        if trial.status is TrialStatus.RUNNING
-    )
+    running = tuple(_running(trial, recorder) for trial in trials if trial.status is TrialStatus.RUNNING)
     ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
     scored = sum(len(point.values) > 1 for point in records.points.values())  # of others the epsilon alone is known
     return SweepProgress(
@@ -471,3 +467,8 @@ def progress_of(
         elapsed_seconds=elapsed_seconds,
         limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )
+
+
+def _running(trial: Trial, recorder: Recorder) -> RunningTrial:
+    epochs = 0 if trial.plan is None else trial.plan.epochs
+    return RunningTrial(trial.id, recorder.records.last_epoch(trial.id), epochs, begun=recorder.has_begun(trial.id))

@@ -22,7 +22,9 @@ from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import JsonlTail
+from sweeper.store.trial_standings import WAITING, standings
 
+_MAY_BE_STOPPED = (TrialStatus.RUNNING.value, WAITING)
 _SCORING_ENDS = "where points are still scored on test rows, that ends, and what is scored stays"
 
 
@@ -80,7 +82,7 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None
         What comes of it, in words.
 
     Raises:
-        RecordError: no driver, no such trial that is running, or a private selection that has not ended.
+        RecordError: no driver, no such trial that has not ended, or a private selection that has not ended.
     """
     sweep = SweepFolder(folder)
     manifest = sweep.read_manifest()
@@ -90,18 +92,23 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None
             raise RecordError(f"Nothing to stop: {folder} has ended, it is {status.value}")
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
     if trial is not None:
-        running = [one.id for one in sweep.trials().values() if one.status.value == "running"]
-        if trial not in running:
-            known = ", ".join(running) or "none"
-            raise RecordError(f"Expected a running trial of {folder}, got {trial!r}; running: {known}")
+        statuses = {one.id: one.status.value for one in sweep.trials().values()}
+        ways = standings(sweep, manifest, statuses, runs=True)
+        if ways.get(trial) not in _MAY_BE_STOPPED:
+            known = "; ".join(f"{way}: {_listed(ways, way)}" for way in _MAY_BE_STOPPED)
+            raise RecordError(f"Expected a trial of {folder} that has not ended, got {trial!r}; {known}")
     _append(folder, {"stop": trial or True}, by)
     if trial is not None:
-        return f"asked to stop: {trial}"
+        return f"asked to stop: {trial}, which is {ways[trial]}"
     if status.is_end:
         return f"asked to stop, but {folder} is {status.value} already: its driver is about to end"
     if not manifest.selects_privately and _has_no_trial_left(sweep, manifest.course.trials):
         return f"asked to stop: no trial of {folder} is left; {_SCORING_ENDS}"
     return f"asked to stop: {folder}"
+
+
+def _listed(ways: Mapping[str, str], way: str) -> str:
+    return ", ".join(id_ for id_, one in ways.items() if one == way) or "none"
 
 
 def _has_no_trial_left(sweep: SweepFolder, planned: int) -> bool:

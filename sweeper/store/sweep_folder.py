@@ -229,18 +229,6 @@ def _is_marked(folder: Path, _version: tuple[int, ...]) -> bool:
     return is_marked(folder)
 
 
-def find_drawn(ledger: Path) -> frozenset[str]:
-    """Return the trials that have drawn noise, or are about to, as the rows of a ledger say.
-
-    Raises:
-        RecordError: the file is broken.
-    """
-    rows = [(row.get("record"), row) for row in JsonlFile(ledger).read()]
-    return frozenset(
-        str(row.get("trial")) for kind, row in rows if kind == "draw" or (kind == "open" and row.get("drawn", True))
-    )
-
-
 def trials_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) -> list[Trial]:
     """Return rows of ``trials.jsonl`` as trials.
 

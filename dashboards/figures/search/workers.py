@@ -17,8 +17,9 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.rounding import number_of
+from sweeper.store.trial_standings import LOST, NEVER_BEGUN, WAITING
 
 DRAWN_STINTS = 400  # the last ones
 _NAMED_STAYS = 40  # whose trials are named in their bars
@@ -27,11 +28,14 @@ _LEAST_STAYS = (
     4  # of fewer, with one worker, or one trial for each, lanes say nothing that the number of trials does not
 )
 _COLORS = {
-    TrialStatus.COMPLETED: "blue",
-    TrialStatus.STOPPED: "orange",
-    TrialStatus.FAILED: "red",
-    TrialStatus.INTERRUPTED: "purple",
-    TrialStatus.RUNNING: "green",
+    TrialStatus.COMPLETED.value: "blue",
+    TrialStatus.STOPPED.value: "orange",
+    TrialStatus.FAILED.value: "red",
+    TrialStatus.INTERRUPTED.value: "purple",
+    NEVER_BEGUN: "muted",
+    LOST: "purple",
+    TrialStatus.RUNNING.value: "green",
+    WAITING: "muted",
 }
 
 
@@ -47,7 +51,7 @@ class Stint:
     last: int | None = None
     node: str = ""  # that trains it, and its device; empty before the plan
     device: str = ""
-    status: TrialStatus = TrialStatus.RUNNING
+    status: str = TrialStatus.RUNNING.value  # how it stands or ended, in a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def info(data: SweepData) -> WorkersInfo:
         Nothing of a sweep that selects privately, or of which that is not known.
     """
     is_told = data.manifest is not None and not data.manifest.selects_privately
-    stints = [one for one in _find_stints(data.trial_rows) if one.node] if is_told else []
+    found = _find_stints(data.trial_rows) if is_told else ()
+    stints = [one if one.last is not None else replace(one, status=_how(one, data)) for one in found if one.node]
     end = max((one.last or one.first for one in stints), default=0) + 1
     stays = tuple(_with_workers(stints, end))
     each = Counter(stay.worker for stay in stays)
@@ -87,6 +92,12 @@ def info(data: SweepData) -> WorkersInfo:
         stays=stays[-DRAWN_STINTS:],
         total=len(stays),
     )
+
+
+def _how(stint: Stint, data: SweepData) -> str:
+    """How the trial of a stay that has no end stands: it may wait for its turn, or have lost its driver."""
+    has_ended = data.manifest is not None and data.manifest.status is not SweepStatus.RUNNING
+    return data.how_stands(stint.trial, runs=not has_ended) if stint.trial in data.trials else stint.status
 
 
 def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:
@@ -107,7 +118,7 @@ def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:
             moment += 1
         at = open_[row.id]
         node, device = row.placed.get("node", ""), row.placed.get("device", "")
-        found[at] = replace(found[at], node=node, device=device, status=row.status)
+        found[at] = replace(found[at], node=node, device=device, status=row.status.value)
         if not is_running:
             found[at] = replace(found[at], last=moment)
             moment += 1
@@ -135,7 +146,7 @@ def rows(info: WorkersInfo) -> Table:
             "trial": stay.stint.trial,
             "began": stay.stint.first,
             "ended": stay.stint.last,
-            "status": stay.stint.status.value,
+            "status": stay.stint.status,
         }
         for stay in info.stays
     ]
@@ -155,9 +166,9 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
     for status, name in _COLORS.items():
-        chosen = [stay for stay in info.stays if stay.stint.status is status]
+        chosen = [stay for stay in info.stays if stay.stint.status == status]
         if chosen:
-            bars = _bars(chosen, getattr(theme, name), theme.paper, status.value)
+            bars = _bars(chosen, getattr(theme, name), theme.paper, status)
             named = "inside" if len(info.stays) <= _NAMED_STAYS else "none"
             figure.add_trace(bars.update(textposition=named, insidetextanchor="middle", textangle=0))
     return figure
@@ -196,7 +207,7 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
 
 
 def _found(info: WorkersInfo) -> str:
-    ended = Counter(stay.stint.status.value for stay in info.stays)
+    ended = Counter(stay.stint.status for stay in info.stays)
     counts = ", ".join(f"{count} {status}" for status, count in ended.most_common())
     workers = len({stay.worker for stay in info.stays})
     return f"{number_of(len(info.stays), 'stay')} of trials with {number_of(workers, 'worker')}: {counts}."

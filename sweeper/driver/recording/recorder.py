@@ -71,6 +71,7 @@ class Recorder:
         self._scheduler = make_scheduler(plan.search, objectives)
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}
+        self._begun: set[str] = set()  # that have drawn noise since they were planned in this process
         self._refused = refusals_before(folder)
         self.records.refuse(self._refused)
         self._take_up(rebooted)
@@ -93,6 +94,10 @@ class Recorder:
     def unfinished(self) -> dict[str, int]:
         """The last epoch of each trial that can resume, 0 before its first."""
         return {trial: self.records.last_epoch(trial) for trial in self._search.open}
+
+    def has_begun(self, trial: str) -> bool:
+        """Whether a trial has drawn noise since its last plan; before, it waits for its turn."""
+        return trial in self._begun
 
     @property
     def resumed(self) -> Resumed:
@@ -153,14 +158,19 @@ class Recorder:
         refused = self.spending.open(recorded, row, last_epoch, rungs)
         if refused is not None:
             return refused
+        self._begun.discard(trial)
         self.records.plan(trial, row.plan, row.placed)
         if self._scheduler is not None:
             self._scheduler.begin(trial, row.plan.epsilon_curve, number=trial_number(trial))
         return None
 
-    def on_draw(self, trial: str) -> None:
-        """A trial is about to draw its first noise: from now on it is charged."""
+    def on_draw(self, trial: str) -> str | None:
+        """A trial is about to draw its first noise: from now on it is charged, unless it was asked to stop before."""
+        if trial in self._stopping:
+            return self._stopping[trial]
         self.spending.draw(trial)
+        self._begun.add(trial)
+        return None
 
     def on_epoch(self, trial: str, row: EpochRow) -> str | None:
         """An epoch is done, and perhaps the trial: its point, and those made from the iterates so far.
@@ -176,7 +186,7 @@ class Recorder:
         return self._judge(points[0])
 
     def stop(self, trial: str, reason: str) -> None:
-        """End a trial after the epoch that it is in."""
+        """End a trial after the epoch that it is in, and before the first one if it has not begun."""
         self._stopping[trial] = reason
 
     def _judge(self, point: Point) -> str | None:

@@ -64,11 +64,12 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunningTrial:
-    """A trial that trains: its id, the epochs done and planned (0 if not known yet)."""
+    """A trial that a worker has: its id, the epochs done and planned (0 if not known yet), and whether it trains."""
 
     trial: str
     epoch: int = 0
     epochs: int = 0
+    begun: bool = True  # that it draws noise; before, it waits for its turn
 
     @property
     def fraction(self) -> float:
@@ -330,7 +331,7 @@ def render(progress: SweepProgress) -> RenderableType:
     if progress.phase is Phase.STARTING:
         parts.append(Text(_starting(progress)))
     if progress.running:
-        parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
+        parts.append(Text(_listed(progress.running)))
     if progress.scoring is not None:
         parts.append(Text(progress.scoring.in_words))
     if progress.front:
@@ -456,7 +457,9 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
         before = number_of(progress.total, "trial")
         done = f"{rehearsals.done} of {number_of(rehearsals.total, 'configuration')} rehearsed"
         return f"{done} on {rehearsals.source.in_words}, before {before}; {rehearsals.source.spent_in_words}"
-    running = f", {len(progress.running)} running" if progress.running else ""
+    waiting = sum(not one.begun for one in progress.running)
+    numbers = {"running": len(progress.running) - waiting, "waiting": waiting}
+    running = "".join(f", {n} {way}" for way, n in numbers.items() if n)
     failed = f", {progress.failed} failed" if progress.failed else ""
     if rehearsals is None:
         return f"{progress.done} of {number_of(progress.total, 'trial')} done{running}{failed}"
@@ -545,6 +548,13 @@ def _times(progress: SweepProgress) -> str:
     remaining = progress.remaining_seconds
     left = "" if remaining is None or round(remaining) <= 0 else f", about {clock(remaining)} left"
     return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NOTHING_TRAINS}" if progress.waits else "")
+
+
+def _listed(running: Sequence[RunningTrial]) -> str:
+    """Return which trials train, with their epochs, and which wait for their turn."""
+    training = ", ".join(_running(one) for one in running if one.begun)
+    waiting = ", ".join(one.trial for one in running if not one.begun)
+    return "; ".join(f"{way}{trials}" for way, trials in (("training ", training), ("waiting: ", waiting)) if trials)
 
 
 def _running(running: RunningTrial) -> str:

@@ -35,7 +35,7 @@ from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import Price
-from sweeper.records import NoisyScores, Point, Trial, TrialStatus
+from sweeper.records import NoisyScores, Point, SweepStatus, Trial, TrialStatus
 
 FIGURES = sweep_figures()
 THREE_STAGES = ("explorers of stage 1", "explorers of stage 2", "finals")
@@ -580,6 +580,22 @@ def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_keeps_its_worker(s
     assert len({stay.worker for stay in (second, *more)}) == 3
     alone = [replace(one, id=f"t{i:04d}") for i, one in enumerate(others * 2)]
     assert not workers.info(replace(sweep, trial_rows=tuple(alone))).stays, "a trial for each worker"
+
+
+def test_a_trial_that_waits_for_its_turn_does_not_run_on_its_worker(sweep):
+    placed = {"node": "head", "device": "cpu"}
+    own = [replace(sweep.recorded[id_], status=TrialStatus.RUNNING, placed=placed) for id_ in list(sweep.trials)[:3]]
+    trials = {one.id: replace(sweep.trials[one.id], status="running") for one in own}
+    drawn = frozenset([own[0].id])
+    rows = tuple(row for row in sweep.trial_rows if row.id not in trials)
+    sweep = replace(sweep, result=replace(sweep.result, trials=sweep.trials | trials), drawn=drawn)
+    ways = {SweepStatus.RUNNING: ["running", "waiting", "waiting"], SweepStatus.STOPPED: ["lost", *["never begun"] * 2]}
+    for status, expected in ways.items():
+        data = replace(sweep, trial_rows=(*rows, *own), manifest=replace(sweep.manifest, status=status))
+        info = workers.info(data)
+        stays = {stay.stint.trial: stay.stint.status for stay in info.stays}
+        assert [stays[one.id] for one in own] == expected
+        assert {trace.name for trace in workers.plot(info).data} == set(stays.values())
 
 
 def test_of_a_huge_sweep_the_trials_of_the_front_are_drawn_and_others_evenly(small):

@@ -20,7 +20,7 @@ from sweeper.cli.tables import (
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
-from sweeper.records import NoisyScores, RehearsalSource, SweepStatus, TrialStatus
+from sweeper.records import NoisyScores, RehearsalSource, SweepStatus, Trial, TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.sweep import Sweep
 from sweeper.store.lock import driver_lock
@@ -88,6 +88,20 @@ def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
     shown = text(sweep_view(Sweep(folder.path)))
     assert "epsilon 3." not in shown
     assert all(answer.statement in shown for answer in ledger.answers(1e-4).values())
+
+
+def test_trials_of_a_running_sweep_are_said_to_run_from_their_first_noise_on(make, event):
+    folder = make(status="running")
+    folder.write_manifest(replace(folder.read_manifest(), spec={"privacy": {"epsilon": 3}}))
+    ledger = Ledger(folder.ledger)
+    for trial in ("t0007", "t0008", "t0009"):
+        folder.save_trial(Trial(id=trial, config={}))
+        ledger.open(trial, event, marked=True)
+    ledger.draw("t0007")
+    ends = "trials: 1 completed, 1 failed"
+    with driver_lock(folder.path):
+        assert f"{ends}, 1 running, 2 waiting\n" in text(sweep_view(Sweep(folder.path)))
+    assert f"{ends}, 1 lost, 2 never begun\n" in text(sweep_view(Sweep(folder.path)))
 
 
 def test_a_sweep_that_cannot_be_read_says_so_and_does_not_hide_the_others(make):

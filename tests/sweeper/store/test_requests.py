@@ -12,6 +12,7 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
+from sweeper.records import Trial
 from sweeper.results.trial_log import trial_log
 from sweeper.store.actions import login_name
 from sweeper.store.lock import driver_lock
@@ -128,7 +129,9 @@ def test_who_asks_a_sweep_to_stop_is_told_what_comes_of_it(folder, ran):
         assert ask_to_stop(folder) == f"asked to stop, but {folder} is completed already: its driver is about to end"
         stand(folder, "running")
         assert ask_to_stop(folder) == f"asked to stop: {folder}"
-        assert ask_to_stop(folder, "t0003") == "asked to stop: t0003"
+        assert ask_to_stop(folder, "t0003") == "asked to stop: t0003, which is running"
+        SweepFolder(folder).save_trial(Trial(id="t0009", config={}))
+        assert ask_to_stop(folder, "t0009") == "asked to stop: t0009, which is waiting"
         shutil.copy(ran.folder / "trials.jsonl", folder)
         assert ask_to_stop(folder) == (
             f"asked to stop: no trial of {folder} is left; where points are still scored on test rows, that ends, and "
@@ -142,7 +145,8 @@ def test_only_what_runs_can_be_stopped(folder, tmp_path):
     stand(folder, "running")
     with pytest.raises(RecordError, match=r"a sweep that runs on this machine, but no process drives .*sweep$"):
         ask_to_stop(folder)
-    with driver_lock(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
+    unknown = "that has not ended, got 't0001'; running: t0003; waiting: none"
+    with driver_lock(folder), pytest.raises(RecordError, match=unknown):
         ask_to_stop(folder, "t0001")
     with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         ask_to_stop(tmp_path)
@@ -212,7 +216,7 @@ def test_the_commands_ask(folder, call):
     assert steered(folder) == ("accuracy >= 0.9", "epsilon <= 3"), "what is refused is not kept"
     with driver_lock(folder):
         assert (call("steer", folder)[1], steered(folder)) == ("steered to: everywhere\n", ())
-        assert call("stop", folder, "t0003")[1] == "asked to stop: t0003\n"
+        assert call("stop", folder, "t0003")[1] == "asked to stop: t0003, which is running\n"
 
 
 def test_a_log_tells_what_happened_in_order(folder):

@@ -26,7 +26,7 @@ from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.evidence import append_evidence, read_refusals
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
 from tests.factories import FakeTracker, begin, make_evidence, make_recorder, make_search, small_content
 
 RDP = [1.0, 2.0, 3.0]
@@ -855,6 +855,28 @@ def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
     begin(kept.recorder, plan_row)
     kept.recorder.stop("t0001", "asked to stop")
     assert report(kept, 1, 0.5) == "asked to stop"
+
+
+def test_a_trial_that_is_asked_to_stop_before_it_draws_ends_and_costs_nothing(kept, plan_row):
+    states = TrialStates(kept.recorder.hooks)
+    states.start("t0001", {"trial": "t0001", "proposal": {}})
+    assert states.receive("t0001", plan_row)
+    assert not kept.recorder.has_begun("t0001")
+    kept.recorder.stop("t0001", "asked to stop")
+    assert not states.receive("t0001", FirstDrawRow())
+    states.end("t0001", TrialStatus.COMPLETED)
+    ended = kept.folder.trials()["t0001"]
+    assert (ended.status, ended.reason) == (TrialStatus.STOPPED, "asked to stop")
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [0]
+    assert not kept.recorder.has_begun("t0001")
+
+
+def test_a_trial_has_begun_from_its_draw_on_and_waits_again_after_another_plan(kept, plan_row):
+    recorder = kept.recorder
+    begin(recorder, plan_row)
+    assert recorder.has_begun("t0001")
+    recorder.on_plan("t0001", replace(plan_row, attempt="second"))
+    assert not recorder.has_begun("t0001")
 
 
 def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):

@@ -63,12 +63,25 @@ def screen(progress, width=100):
     return console.file.getvalue()
 
 
+def test_a_trial_that_a_worker_has_and_that_draws_no_noise_yet_waits():
+    running = (
+        RunningTrial("t0005", 5, 10),
+        RunningTrial("t0006", 0, 10, begun=False),
+        RunningTrial("t0007", begun=False),
+    )
+    text = screen(state(running=running))
+    assert "digits: 3 of 16 trials done, 1 running, 2 waiting, 1 failed" in text
+    assert "training t0005 (epoch 5 of 10); waiting: t0006, t0007\n" in text
+    assert "\nwaiting: t0006, t0007" in screen(state(running=running[1:]))
+
+
 def test_the_display_shows_counts_times_trials_and_the_front():
     text = screen(state())
     assert "digits: 3 of 16 trials done, 2 running, 1 failed" in text
     assert "1:30 elapsed, about 3:50 left" in text
     assert "training t0005 (epoch 5 of 10), t0006" in text
     assert "front: 2 points, hypervolume 0.500" in text
+    assert "waiting" not in text
     rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("t000")]
     assert rows == [["t0001", "7", "1", "0.700", "0.100"], ["t0002", "7", "3", "0.900", "0.100"]]
 

@@ -465,7 +465,7 @@ def test_a_sweep_that_somebody_else_drives_is_stopped_by_asking(supervise, make_
 
 def test_one_trial_is_stopped_if_it_runs(supervise, make_sweep):
     folder, supervisor = make_sweep(status="running"), supervise()
-    with driver_lock(folder.path), pytest.raises(RecordError, match="Expected a running trial"):
+    with driver_lock(folder.path), pytest.raises(RecordError, match="that has not ended, got"):
         supervisor.stop(DONE, "t0001", by="ada")
 
 
