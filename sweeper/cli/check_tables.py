@@ -27,10 +27,13 @@ _EXAMPLE = 0.8  # an accuracy, whose interval is shown
 _WHOLE_PERCENT = 0.01  # a share below it has a decimal
 
 
-def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], unchecked: str = "") -> RenderableType:
-    """Return what ``sweeper check`` prints: whether it can run and its price, then what is chosen, then details.
+def render_check(
+    plan: SweepPlan, data: Dataset, previews: Sequence[Preview], unchecked: str = "", *, details: bool = True
+) -> RenderableType:
+    """Return what ``sweeper check`` prints: whether it can run and its price, then what is chosen.
 
-    ``unchecked`` says what of the declarations nobody compares with the rows.
+    ``unchecked`` says what of the declarations nobody compares with the rows. ``details`` are the configurations, other
+    cuts of the budget, and what scores cost.
     """
     lack = find_lack_of_gpus(plan)
     shown: list[RenderableType] = [Text(f"{plan.name}: {'valid, but not for this machine' if lack else 'valid'}.")]
@@ -41,11 +44,15 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], un
     shown += [Text(line) for line in (*lines, unchecked, find_loose_bounds(plan)) if line]
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     if plan.spending.parts():
-        shown += [Text(""), *_render_budget(plan)]
+        shown += [Text(""), _render_budget(plan)]
+        shown += [Text(""), _render_other_cuts(plan.spending, plan.privacy.delta)] if details else []
     for one in previews:
-        shown += [Text(""), *_render_one(one)]
-    if plan.shared.noise is not None:
-        shown += [Text(""), *(Text(line) for line in _render_scores(plan, plan.shared.noise, previews))]
+        passed = [Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []
+        block = [*passed, *(_render_one(one) if details else ())]
+        shown += [Text(""), *block] if block else []
+    if noise := plan.shared.noise:
+        costs = _render_score_costs(plan, noise, previews) if details else []
+        shown += [Text(""), *(Text(line) for line in (*_render_scores(plan, noise), *costs))]
     return Group(*shown)
 
 
@@ -93,8 +100,8 @@ def _in_yaml(value: Any) -> str:
     return f"[{', '.join(map(_in_yaml, value))}]" if isinstance(value, list) else f"{value}"
 
 
-def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> list[str]:
-    """Return how well scores of private rows will be known, and what they cost, a line for each."""
+def _render_scores(plan: SweepPlan, noise: ScoreNoise) -> list[str]:
+    """Return how well scores of private rows will be known, a line for each split."""
     stds, counted = noise.stds, units_word(plan.claim.unit)
     lines = [f"Scores of private rows ({', '.join(noise.names)}), each release with noise of its own:"]
     sigmas = {"validation": noise.noise_multiplier, "test": noise.noise_multiplier}
@@ -109,12 +116,12 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
         f"  The sampling of the {counted} is in these, with confidence {100 * CONFIDENCE:.0f} %."
         f"{_render_by_class(plan, noise)}"
     )
-    return [*lines, *(f"  {line}" for line in _render_score_costs(plan, noise, previews))]
+    return lines
 
 
 def _render_score_costs(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> list[str]:
     delta, pools = plan.privacy.delta, plan.spending.score_pools
-    text = f"One release costs epsilon {round_up(price([noise.paid(1).event], delta).epsilon)}"
+    text = f"  One release costs epsilon {round_up(price([noise.paid(1).event], delta).epsilon)}"
     if pools is not None:
         validation = pools[0].event
         text += f", the {validation.steps} of validation rows together {round_up(price([validation], delta).epsilon)}"
@@ -126,12 +133,12 @@ def _render_score_costs(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[P
         _, scores = plan.expected_events([one.plan for one in previews])
         text += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
     if noise.curves is None:
-        return [f"{text}.", "Each point of the front is one release of test rows more."]
+        return [f"{text}.", "  Each point of the front is one release of test rows more."]
     curves = round_up(price([noise.paid_test(1).event], delta).epsilon)
     what = "certified accuracy at every radius" + ", ROC and calibration" * noise.curves.two_classes
     return [
         f"{text}.",
-        f"Each point of the front releases whole curves of test rows in place of scores ({what}): noise multiplier "
+        f"  Each point of the front releases whole curves of test rows in place of scores ({what}): noise multiplier "
         f"{noise.curves.noise_multiplier:g}, epsilon {curves}{_count_curves(plan, noise)}.",
     ]
 
@@ -181,7 +188,6 @@ def _render_one(one: Preview) -> list[RenderableType]:
     curve = ", ".join(f"epoch {i + 1}: {round_up(one.claims[i].epsilon)}" for i in shown)
     rdp = "absent" if last.rdp is None else round_up(last.rdp)
     return [
-        *([Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []),
         Text("A configuration that the search may try:"),
         *(Text(f"  {line}") for line in _configuration_in_lines(one)),
         Text(
@@ -225,8 +231,8 @@ def _slots_in_words(plan: Plan, slots: int) -> str:
     )
 
 
-def _render_budget(plan: SweepPlan) -> list[RenderableType]:
-    """Return how the budget is cut, what a trial of each part may spend, and other cuts."""
+def _render_budget(plan: SweepPlan) -> Table:
+    """Return how the budget is cut, and what a trial of each part may spend."""
     spending, delta = plan.spending, plan.privacy.delta
     table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
     for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
@@ -236,7 +242,7 @@ def _render_budget(plan: SweepPlan) -> list[RenderableType]:
         noise = f"{part.slot.noise_multiplier:.4g}"
         share = f"{100 * part.share:.{0 if part.share >= _WHOLE_PERCENT else 1}f} %"
         table.add_row(part.name, part.trials, share, noise, alone, round_up(part.epsilon))
-    return [table, Text(""), _render_other_cuts(spending, delta)]
+    return table
 
 
 def _render_other_cuts(spending: Spending, delta: float) -> Table:

@@ -20,7 +20,12 @@ def check(
     spec: SpecFile,
     data_dir: DataDir = None,
     values: Values = None,
-    configurations: Annotated[int, typer.Option(help="How many configurations to plan.", min=1)] = 1,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show a configuration, other cuts of the budget, what scores cost.")
+    ] = False,
+    configurations: Annotated[
+        int | None, typer.Option(help="How many configurations to show in detail.", min=1)
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--estimate/--no-estimate", help="Measure time and memory on rows of zeros.")
     ] = True,
@@ -36,8 +41,9 @@ def check(
     from sweeper.planning.check import check_spec
     from sweeper.planning.estimate import in_words
 
-    found = check_spec(read, data_dir, configurations=configurations, measure=measure)
-    print_view(render_check(found.plan, found.data, found.previews, found.unchecked))
+    found = check_spec(read, data_dir, configurations=configurations or 1, measure=measure)
+    details = details or configurations is not None
+    print_view(render_check(found.plan, found.data, found.previews, found.unchecked, details=details))
     if found.plan.account is not None:
         from sweeper.account.account import Account
         from sweeper.account.owner import user_of_machine
@@ -54,6 +60,8 @@ def check(
     changed = "".join(f" --set {shlex.quote(text)}" for text in values or ())
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(f"\nthen: {program()} run {spec}{changed}{where}")
+    if not details:
+        typer.echo(f"more: {program()} check {spec}{changed}{where} --details")
 
 
 @app.command()

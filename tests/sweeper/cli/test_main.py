@@ -179,7 +179,13 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     assert "on the way: epoch 1: " in out
     assert "Estimated on rows of zeros on this machine: " in out
     monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("measured"))
-    assert "Estimated" not in call("check", path, "--no-estimate")[1]
+    assert "more: " not in out
+    brief, whole = (call("check", path, "--no-estimate", *more)[1] for more in ((), ("--details",)))
+    assert "Estimated" not in brief
+    assert brief.endswith(f"more: sweeper check {path} --details\n")
+    assert "noise / gradient" not in brief
+    assert whole.count("noise / gradient") == 1
+    assert whole.startswith(brief.partition("\nthen: ")[0])
     assert [p.name for p in tmp_path.iterdir()] == ["small.yaml"]
 
 
@@ -411,7 +417,8 @@ def test_a_check_takes_the_values_of_a_run_and_names_them_for_it(call, spec_file
     assert code == 0
     assert out.startswith("ab: valid.")
     assert "Search: 7 trials" in out
-    assert out.endswith("small.yaml --set search.trials=7 --set name=ab\n")
+    assert out.endswith("small.yaml --set search.trials=7 --set name=ab --details\n")
+    assert out.count("small.yaml --set search.trials=7 --set name=ab\n") == 1
 
 
 @pytest.mark.parametrize("before", [True, False])
