@@ -190,11 +190,11 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_other(info, i, *look))
     if any(cells for row in info.rows for cells in row.others):
         key = {"size": 5, "symbol": "circle-open", "color": theme.muted}
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name="other trials"))
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name="open: other trials"))
     if any(cell and cell.interval for row in info.rows for cell in row.cells):
         figure.add_trace(bar_key("bars: 95 % CI", theme.muted))
     for one, other in pairwise(info.rows):
-        border = {"color": theme.line, "width": 1, "dash": "dot"}
+        border = {"color": theme.line, "width": 1, "dash": "dash"}
         figure.add_vline(x=sqrt(one.high * other.low), line=border, layer="below")
     if info.attacks:
         share = panel / (_HEIGHT + panel)
@@ -275,7 +275,7 @@ def _axis(info: TemperatureInfo) -> dict[str, Any]:
     ticks = log_ticks(found)
     trials = sum(len(row.trials) for row in info.rows)
     within = info.epsilon_title.replace(OWN, f"{OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(info.budget)}", 1)
-    ranges = f"best of each of {len(info.rows)} ranges (dotted borders), {trials} trials"
+    ranges = f"best of each of {len(info.rows)} ranges (dashed borders), {trials} trials"
     unit = f"L2 radius in {info.radius_unit}".replace(", ", ",\N{NO-BREAK SPACE}")
     title = title_below(f"temperature of the loss{LOG}; {ranges}; {unit}; {within}", info)
     return {"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)}

@@ -170,6 +170,8 @@ def _hash(token: str) -> str:
 
 
 def _read(path: Path) -> _Content:
+    if not path.exists():
+        raise RecordError(f"Expected a file of tokens, got none at {path} (--tokens); make one: sweeper token")
     try:
         content = _Content.model_validate(read_object(path))
     except ValidationError as error:

@@ -160,7 +160,7 @@ def test_each_name_has_marks_over_the_temperatures_and_membership_a_panel_below(
     assert {trace.mode for trace in figure.data} == {"markers"}, "they are other models, not one that changes"
     assert (lines["accuracy, other trials"].x, lines["accuracy, other trials"].y) == ((0.1,), (0.7,))
     keys = [trace.name for trace in figure.data if trace.showlegend is not False]
-    assert [name for name in keys if "other trials" in name] == ["other trials"], "one key for all"
+    assert [name for name in keys if "other trials" in name] == ["open: other trials"], "one key for all"
     leaks = lines["membership AUROC"], lines["membership advantage"]
     assert [(one.x, one.y, one.yaxis) for one in leaks] == [((0.1, 2.0), (y, None), "y2") for y in (0.6, 0.2)]
     assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
@@ -186,7 +186,7 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_there_are_and_what
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = re.sub("<.*?>", " ", f"{axes.xaxis.title.text} {axes.yaxis.title.text}")
         assert "(261" in words or narrow
-        for said in ("validation rows", "95 % CI ≤ ±6.1 points", "best of each of 2 ranges (dotted borders), 3 trials"):
+        for said in ("validation rows", "95 % CI ≤ ±6.1 points", "best of each of 2 ranges (dashed borders), 3 trials"):
             assert said in re.sub(" +", " ", words)
         assert "price of the sweep: 2.5" in words
 

@@ -124,5 +124,8 @@ def test_an_owner_has_a_name_that_can_be_shown(owner, path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"Cannot write .*none/tokens.json.*\(--tokens\)"):
         make_token(tmp_path / "none" / "tokens.json", Role.READ, 1, "ada")
-    with pytest.raises(RecordError, match=r"Cannot read .*tokens.json"):
-        KnownTokens(tmp_path / "tokens.json")
+
+
+def test_a_file_that_is_not_there_is_named_with_the_command_that_makes_it(tmp_path):
+    with pytest.raises(RecordError, match=r"got none at .*nowhere.json \(--tokens\); make one: sweeper token"):
+        KnownTokens(tmp_path / "nowhere.json")
