@@ -11,7 +11,16 @@ from pathlib import Path
 from dashboards.data import SweepData, read
 from dashboards.export.files import check_fits, export_comparison, export_front
 from dashboards.export.paper import fit, is_narrow
-from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, needs, refuse, sweep_figures
+from dashboards.figures import (
+    Figure,
+    NotebookFigure,
+    choose,
+    comparison_figures,
+    is_empty,
+    needs,
+    refuse,
+    sweep_figures,
+)
 from sweeper.papers.files import check_no_record
 from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import Paper
@@ -85,6 +94,8 @@ def figure_names(of: Path | Comparison | None = None, *, compared: bool = False)
 def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None) -> NotebookFigure:
     """Return one figure of a sweep folder, or of a front alone, laid out as a picture if there is a paper.
 
+    Without one its pictures are those of the command, unless it is changed before.
+
     Raises:
         EmptyFigureError: the sweep has nothing for the figure.
         ExportError: the figure fits no paper.
@@ -95,10 +106,14 @@ def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None
     data = SweepData(result=source) if isinstance(source, Front) else read(source)
     kind = choose(kinds, figure, data)
     check_fits(kinds, kind, data, paper)
-    drawn = kind.draw(data, narrow=paper is not None and is_narrow(paper), still=paper is not None)
-    if is_empty(drawn):
-        refuse(kinds, kind, data)
-    if paper is None:
-        return NotebookFigure(drawn)
-    size = fit(drawn, paper)
-    return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots)
+
+    def shown(on: Paper | None) -> Figure:
+        drawn = kind.draw(data, narrow=on is not None and is_narrow(on), still=on is not None)
+        return refuse(kinds, kind, data) if is_empty(drawn) else drawn
+
+    def picture(on: Paper) -> NotebookFigure:
+        drawn = shown(on)
+        size = fit(drawn, on)
+        return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots)
+
+    return NotebookFigure(shown(None)).with_pictures(lambda: picture(Paper())) if paper is None else picture(paper)

@@ -4,6 +4,7 @@ Plotly's own figures show themselves through nbformat, which a kernel has only w
 beside it, and as JSON, which pages without Plotly's extension leave blank.
 """
 
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]  # Plotly has no types
     _ipython_display_ = None  # else IPython asks it before the content below
     _scale: float | None = None  # of a picture that is laid out for a paper, whose legend is below
     _dots = 1.0  # that one of its pixels has
+    _drawn: tuple[str, Callable[[], "NotebookFigure"]] | None = None  # it as it was drawn, and what draws its pictures
+
+    def with_pictures(self, draw: Callable[[], "NotebookFigure"]) -> "NotebookFigure":
+        """Return it; its pictures are those of ``draw`` as long as nobody changes it or asks for another size."""
+        self._drawn = self.to_json(), draw
+        return self
 
     def lay_out(self, width: float, height: float, scale: float, dots: float) -> "NotebookFigure":
         """Give it the size of a paper, and return it: pictures of it are scaled, and have so many dots for a pixel."""
@@ -46,6 +53,8 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]  # Plotly has no types
 
     def _picture(self, kind: str, options: dict[str, Any]) -> tuple[go.Figure, dict[str, Any]]:
         """Return what Plotly is to draw, and its options with the scale of the paper, if there is one."""
+        if self._drawn is not None and not options.keys() & {"width", "height"} and self.to_json() == self._drawn[0]:
+            return self._drawn[1]()._picture(kind, options)
         if self._scale is None:
             return self._with_room(options.get("width")), options
         scale = self._scale * (self._dots if kind in _PIXELS else 1.0)

@@ -50,3 +50,15 @@ def test_a_picture_for_a_paper_is_scaled_to_it(figure, pictures):
     laid.write_image("one.png", scale=2)
     assert [options["scale"] for _, options in pictures] == [0.82 * 6.25, 0.82, 0.82, 2]
     assert all(shown.layout.width == 391.0 and shown.layout.margin.t is None for shown, _ in pictures)
+
+
+def test_pictures_of_a_figure_as_it_was_drawn_are_those_of_the_command_and_others_what_is_seen(figure, pictures):
+    drawn = NotebookFigure(data=figure.data).lay_out(1000.0, 560.0, 1.0, 2.0)
+    figure.with_pictures(lambda: drawn)
+    figure.to_image()
+    figure.write_image("one.svg")
+    figure.to_image(width=500)
+    figure.update_layout(title="Mine").write_image("one.png")
+    assert [shown.layout.width for shown, _ in pictures] == [1000.0, 1000.0, None, None]
+    assert [options.get("scale") for _, options in pictures] == [2.0, 1.0, None, None]
+    assert pictures[-1][0].layout.title.text == "Mine"
