@@ -62,6 +62,11 @@ def name_of_training(trial: str, attempt: int) -> str:
     return f"{trial}/{attempt}"
 
 
+def draw_of_grant(entry: Entry) -> Draw:
+    """Return the last grant of a training, which costs nothing: from then on its account knows that ledger alone."""
+    return Draw(what=f"{name_of_training(entry.trial, entry.attempt)}/{entry.granted[-1]}", events={})
+
+
 def name_of_test(number: int) -> str:
     """Return the name of the n-th release of test scores of a sweep, from 1."""
     return f"test/{number}"
@@ -81,7 +86,7 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     if terms is not None and not terms.broken:
         found.append(Draw(what=WINNER, events={}))
     if terms is None or not terms.broken:
-        found += [draw_of(one, entries) for one in entries]
+        found += [draw for one in entries for draw in (draw_of(one, entries), *_grants_of(one))]
     elif entries:
         found.append(draw_of_candidates(ledger, terms))
     tests = enumerate(ledger.tests(), start=1)
@@ -89,20 +94,28 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
     return tuple(found)
 
 
+def _grants_of(entry: Entry) -> list[Draw]:
+    """Return all grants of a training but the first, which is a part of its charge."""
+    return [draw_of_grant(replace(entry, granted=entry.granted[:count])) for count in range(2, len(entry.granted) + 1)]
+
+
 def draw_of(entry: Entry, entries: Iterable[Entry] = ()) -> Draw:
     """Return what a training, of those in ``entries``, plans, which it is charged whatever it reaches.
 
-    One that goes on from an earlier attempt that drew is charged what that ran and it plans beyond what that planned.
+    One that goes on from an earlier attempt that drew is charged what that ran and it plans beyond what that planned,
+    if the account let the earlier one draw grant by grant; else in full.
 
     Guarantees:
         Of an attempt that goes on, the steps that the earlier one planned and did not run are paid: all attempts
         together are that event, then the further steps, an event of their own. Each is fixed before it begins, which
         the filter of an account asks for, whatever the outputs before had to do with the end of an attempt.
+        No steps are taken for not run that another process runs: it draws no further than its last grant, up to which
+        the earlier attempt is closed, and gets none once the account knows another ledger.
     """
     steps, scores = entry.event.steps, entry.scores
     releases = 0 if scores is None else scores.event.steps
     earlier = [one for one in entries if one.trial == entry.trial and one.attempt < entry.attempt and one.drawn]
-    if entry.kept and earlier:
+    if entry.kept and earlier and earlier[-1].granted:
         before = replace(earlier[-1], goes_on=True)
         steps = max(steps + before.charged.steps - before.event.steps, 0)
         if before.scores is not None:

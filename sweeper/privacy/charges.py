@@ -167,6 +167,7 @@ class Charges:
                 self._open(row)
             case DrawRow():
                 self._mark(self._entries[row.trial, row.attempt])
+                self._grant(self._entries[row.trial, row.attempt], row.until)
             case CloseRow():
                 self._close(row)
 
@@ -198,6 +199,10 @@ class Charges:
         for one in before:
             self._entries[one.trial, one.attempt] = replace(one, goes_on=True)
         self._entries[entry.trial, entry.attempt] = replace(entry, drawn=True)
+
+    def _grant(self, entry: Entry, until: int | None) -> None:
+        if until is not None:
+            self._entries[entry.trial, entry.attempt] = replace(entry, granted=(*entry.granted, until))
 
     def _charged_attempts(self, trial: str) -> list[Entry]:
         return [entry for entry in self.attempts(trial) if entry.drawn]
@@ -253,6 +258,9 @@ class Charges:
         last = self.last(row.trial)
         if last is None or last.attempt != row.attempt or last.steps is not None:
             raise RecordError(f"Expected an open training of trial {row.trial} in {self._path}, got none")
+        least = max((last.kept, *last.granted))
+        if row.until is not None and not (type(row.until) is int and row.until >= least):
+            raise RecordError(f"until of trial {row.trial} must be a count >= {least}, got {row.until!r}")
 
     def _check_budget(self) -> None:
         if self.budget is not None or self.selection is not None or self._entries or self._tests:

@@ -25,6 +25,7 @@ class Entry:
     scored: int | None = None  # releases of scores that were made, ``None`` while that is not known
     stage: int | None = None  # whose slot it fills, where the budget is cut into slots
     drawn: bool = True  # whether noise may have been drawn; false until that is marked
+    granted: tuple[int, ...] = ()  # steps of the trial up to which an account has let it draw, one after another
 
     @property
     def planned(self) -> PoissonGaussian:

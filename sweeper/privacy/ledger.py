@@ -8,7 +8,9 @@ the attempt before it is then charged the steps it drew, those that the checkpoi
 
 A training marks that its first noise is about to be drawn, in a row of its own, on the disk before the draw. A
 training without that row costs nothing and leaves the cost of earlier attempts unchanged. Entries of ledgers without
-such marks are charged in full.
+such marks are charged in full. Where the data have an account, that row says up to which step the training may draw,
+and a further row is written, and noted by the account, before it draws beyond: a ledger without it, of a copy or a
+backup, does not go on.
 
 Where scores of rows held back are noisy releases, a training is entered and closed with those of its validation rows
 too, under the same rules: a score whose row was lost is released again and charged again. Those of the test rows are
@@ -216,16 +218,24 @@ class Ledger:
             stage=stage,
         )
 
-    def draw(self, trial: str) -> None:
+    def draw(self, trial: str, until: int | None = None) -> None:
         """Mark that the last training of a trial is about to draw its first noise; a second call changes nothing.
+
+        ``until`` is the number of steps of the whole training up to which its account lets it draw, those that it goes
+        on from included: a second call with a larger one is a grant of its own.
 
         Raises:
             RecordError: not written, or no such training that is open.
         """
-        if self.is_drawn(trial):
+        if self.is_drawn(trial) and (until is None or until <= self.granted(trial)):
             return
         last = self._charges.last(trial)
-        self._append(DrawRow(trial=trial, attempt=0 if last is None else last.attempt))
+        self._append(DrawRow(trial=trial, attempt=0 if last is None else last.attempt, until=until))
+
+    def granted(self, trial: str) -> int:
+        """Return the steps of the whole training up to which an account lets the last training of a trial draw."""
+        last = self._charges.last(trial)
+        return 0 if last is None or not last.granted else last.granted[-1]
 
     def select(self, terms: Terms) -> None:
         """Enter the terms of a private selection; a condition that was broken once stays broken.

@@ -31,10 +31,15 @@ class OpenRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawRow:
-    """A training is about to draw its first noise."""
+    """A training is about to draw its first noise, or noise that its account lets it draw from now on.
+
+    ``until`` is the number of steps of the whole training that it may draw before it asks again, those that it goes on
+    from included; ``None`` where it asks nobody.
+    """
 
     trial: str
     attempt: int
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +96,8 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
             content |= {} if row.stage is None else {"stage": row.stage}
             return content | ({} if row.drawn else {"drawn": False})
         case DrawRow():
-            return {"record": "draw", "trial": row.trial, "attempt": row.attempt}
+            content = {"record": "draw", "trial": row.trial, "attempt": row.attempt}
+            return content | ({} if row.until is None else {"until": row.until})
         case CloseRow():
             content = {"record": "close", "trial": row.trial, "attempt": row.attempt, "steps": row.steps}
             return content | ({} if row.scored is None else {"scored": row.scored})
@@ -137,7 +143,7 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
             drawn=content.get("drawn", True) is not False,
         )
     if kind == "draw":
-        return DrawRow(trial=trial, attempt=attempt)
+        return DrawRow(trial=trial, attempt=attempt, until=content.get("until"))
     if kind == "close":
         return CloseRow(trial=trial, attempt=attempt, steps=content["steps"], scored=content.get("scored"))
     raise RecordError(f"record is {content['record']!r}")

@@ -168,7 +168,7 @@ class Recorder:
         """A trial is about to draw its first noise: from now on it is charged, unless it was asked to stop before."""
         if trial in self._stopping:
             return self._stopping[trial]
-        self.spending.draw(trial)
+        self.spending.draw(self.records.trials[trial])
         self._begun.add(trial)
         return None
 
@@ -178,12 +178,15 @@ class Recorder:
         Search and scheduler are told of the iterate alone, once for each epoch: free points are near copies of it,
         which would crowd out what else a trial teaches.
         """
-        self.spending.check_drawn(trial)
+        self.spending.check_drawn(self.records.trials[trial])
         points = points_of(trial, row, self.records.trials[trial].plan)
         self.records.add(points)
         self.spending.check_points()
         self._search.report(points[0])
-        return self._judge(points[0])
+        ended = self._judge(points[0])
+        if ended is None and not row.done:
+            self.spending.go_on(self.records.trials[trial], row.epoch)
+        return ended
 
     def stop(self, trial: str, reason: str) -> None:
         """End a trial after the epoch that it is in, and before the first one if it has not begun."""

@@ -6,9 +6,10 @@ have drawn.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import ceil
 
 from clipless.privacy.events import PoissonGaussian
-from sweeper.account.draws import SKETCH, Draw, draw_of, name_of_test
+from sweeper.account.draws import SKETCH, Draw, draw_of, draw_of_grant, name_of_test
 from sweeper.account.entries import Side
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.errors import RecordError, TrialError
@@ -20,6 +21,8 @@ from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
 from sweeper.records import Point, Trial, TrialPlan
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
+
+GRANTS = 8  # of a training by its account, at most; a killed one is charged to the end of its last
 
 
 class SpendingRecord:
@@ -94,7 +97,8 @@ class SpendingRecord:
             return
         self._ledger.check_charged(trial.id)
         if self._ledger.is_open(trial.id):
-            self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted))
+            granted = epochs_of(trial.plan, self._ledger.granted(trial.id))  # another process may still be at it
+            self._close_at(trial, max(granted, _most_epochs(trial, last_epoch, rebooted=rebooted)))
 
     def open(self, trial: Trial, row: PlanRow, last_epoch: int, rungs: Sequence[int]) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
@@ -139,15 +143,38 @@ class SpendingRecord:
         pending = running - sum(entry.steps is None for entry in entries)
         return share is not None and one is not None and share + (max(0, pending) + 1) * one > 1.0
 
-    def draw(self, trial: str) -> None:
+    def draw(self, trial: Trial) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""
-        self._ledger.draw(trial)
-        *earlier, last = (entry for entry in self._ledger.entries() if entry.trial == trial)
+        begun = 0 if trial.plan is None else epochs_of(trial.plan, self._ledger.kept(trial.id))
+        self._ledger.draw(trial.id, self._next_grant(trial, begun))
+        *earlier, last = (entry for entry in self._ledger.entries() if entry.trial == trial.id)
         self._charge(draw_of(last, earlier))
 
-    def check_drawn(self, trial: str) -> None:
+    def go_on(self, trial: Trial, epoch: int) -> None:
+        """Ask the account, where there is one, before a trial draws the noise of an epoch beyond its last grant.
+
+        ``epoch`` is the last one that is done.
+
+        Raises:
+            AccountError, RecordError: the account knows another ledger, as where a copy of the folder goes on, or is
+                out of reach; no more noise may be drawn.
+        """
+        until = self._next_grant(trial, epoch)
+        if until is None or trial.plan is None or drawn_by(trial.plan, epoch + 1) <= self._ledger.granted(trial.id):
+            return
+        self._ledger.draw(trial.id, until)
+        self._charge(draw_of_grant(next(one for one in reversed(self._ledger.entries()) if one.trial == trial.id)))
+
+    def _next_grant(self, trial: Trial, epoch: int) -> int | None:
+        """Return the steps up to which a trial may draw that has done an epoch, ``None`` where it asks no account."""
+        if self._account is None or trial.plan is None:
+            return None
+        more = ceil(trial.plan.epochs / GRANTS)
+        return drawn_by(trial.plan, min(trial.plan.epochs, epoch + more))
+
+    def check_drawn(self, trial: Trial) -> None:
         """Raise a `TrialError` for an epoch of a trial that has not said that it draws noise, and charge it."""
-        if not self._ledger.is_drawn(trial):
+        if not self._ledger.is_drawn(trial.id):
             self.draw(trial)
             raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
 

@@ -26,6 +26,7 @@ from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import Receipt, read_receipt
 from sweeper.account.summary import share_in_words, summarise
 from sweeper.account.verify import settle_folder, verify_account
+from sweeper.adapters import parse
 from sweeper.cli.main import main
 from sweeper.driver.options import Options
 from sweeper.driver.recording.account_charges import reserve_account
@@ -40,7 +41,8 @@ from sweeper.privacy.claims import Steering
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import price
+from sweeper.privacy.pricing import drawn_by, price, whole_event
+from sweeper.records import Trial, TrialPlan
 from sweeper.results.front import read_front
 from sweeper.rounding import round_up
 from sweeper.search.space import sample
@@ -52,6 +54,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from tests.factories import make_spec, small_content, spec_error
 from tests.sweeper.conftest import Nobody
 
+TRIAL = Trial(id="t0001", config={})
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 EVENT = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.1, steps=20, relation=Relation.ADD_OR_REMOVE_ONE)
 PRIVATE = small_content(
@@ -240,7 +243,7 @@ def begun(folder, plan, charges):
     made = SpendingRecord(folder, plan, charges)
     made.enter_budget()
     made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
-    made.draw("t0001")
+    made.draw(TRIAL)
 
 
 def test_of_two_copies_of_a_folder_that_both_go_on_one_draws(tmp_path, data):
@@ -413,7 +416,7 @@ def spending(tmp_path, data):
 def test_every_release_is_in_the_ledger_before_it_is_charged(spending):
     made, account, plan = spending()
     made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
-    made.draw("t0001")
+    made.draw(TRIAL)
     made.pay_test(SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1))
     assert account.charged == {"t0001/1": True, "test/1": True}
 
@@ -448,13 +451,80 @@ def test_a_training_that_goes_on_pays_what_it_draws_beyond_what_the_one_before_p
         scored = {0: 0, 5: 2, 20: 4}[one]
         paid = PaidScores(event=scores.with_steps(6 - scored), apart=True, kept=scored)
         ledger.open("t0001", event, kept=one, scores=paid, marked=True)
-        ledger.draw("t0001")
+        ledger.draw("t0001", one + (20 if one else 10))
         if number < len(kept):
             ledger.close("t0001", one + (20 if one else 10), scored=scored + 3)
     draws = draws_of(ledger)
     assert [draw.what for draw in draws] == [f"t0001/{number}" for number in range(1, len(kept) + 1)]
     assert [draw.events[Side.TRAINING] for draw in draws] == [event.with_steps(one) for one in steps]
     assert [draw.events[Side.VALIDATION] for draw in draws] == [scores.with_steps(one) for one in releases]
+
+
+def test_a_training_that_goes_on_from_one_that_its_account_did_not_hold_back_is_charged_in_full(tmp_path):
+    """As ledgers of earlier versions have it: the one before may run somewhere else, up to its end."""
+    ledger, event = Ledger(tmp_path / "ledger.jsonl"), EVENT.with_steps(60)
+    ledger.open("t0001", event, marked=True)
+    ledger.draw("t0001")
+    ledger.close("t0001", 10)
+    ledger.open("t0001", event, kept=5)
+    assert [draw.events[Side.TRAINING].steps for draw in draws_of(ledger)] == [60, 55]
+
+
+@pytest.fixture
+def long_trial(plan_json):
+    """A trial of 20 epochs of 5 steps."""
+    event = PoissonGaussian(noise_multiplier=20.0, sampling_rate=0.1, steps=100, relation=Relation.ADD_OR_REMOVE_ONE)
+    planned = {"event": event.to_json(), "epochs": 20, "epsilon_curve": [1.0] * 20, "accountants": {}}
+    return Trial(id="t0001", config={}, plan=parse(TrialPlan, plan_json | planned))
+
+
+ALONE = {"sweep_epsilon": None, "epsilon": 1.0, "score_noise": 20.0}  # how sweeps spend whose trials are priced alone
+
+
+def test_a_training_asks_its_account_again_after_each_eighth_and_waits_for_the_answer(spending, long_trial):
+    made, account, _ = spending()
+    made._ledger = Ledger(made._ledger.path.with_name("other.jsonl"))
+    made._ledger.open("t0001", whole_event(long_trial.plan), marked=True)
+    made.draw(long_trial)
+    asked = [made._ledger.granted("t0001")]
+    for epoch in range(1, 20):
+        made.go_on(long_trial, epoch)
+        assert drawn_by(long_trial.plan, epoch + 1) <= made._ledger.granted("t0001")
+        asked.append(made._ledger.granted("t0001"))
+    assert list(dict.fromkeys(asked)) == [15, 30, 45, 60, 75, 90, 100]
+    names = ["t0001/1", *(f"t0001/1/{until}" for until in (30, 45, 60, 75, 90, 100))]
+    assert list(account.charged) == names == [draw.what for draw in draws_of(made._ledger)]
+    assert not any(draw.events for draw in draws_of(made._ledger)[1:]), "grants cost nothing"
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_copy_of_a_running_sweep_and_the_sweep_do_not_both_train_for_one_charge(
+    is_restored, tmp_path, data, long_trial
+):
+    """The original has gone on when its copy does, up to its next grant; as has one that a backup replaces."""
+    address = opened(tmp_path)
+    folder, plan, charges = reserved(tmp_path, data, address, **ALONE)
+    original, event = SpendingRecord(folder, plan, charges), whole_event(long_trial.plan)
+    original._ledger.open("t0001", event, marked=True)
+    original.draw(long_trial)
+    copy = SweepFolder(tmp_path / "copy")
+    shutil.copytree(folder.path, copy.path)
+    for epoch in range(1, 3):
+        original.go_on(long_trial, epoch)
+    if is_restored:  # in place of what has gone on further
+        original.go_on(long_trial, 3)
+        with pytest.raises(RecordError, match="the folder is a copy, or was restored from a backup"):
+            reserve_account(plan, data, copy)
+        return
+    other = SpendingRecord(copy, plan, reserve_account(plan, data, copy))
+    other.take_up(long_trial, 1, rebooted=False)
+    other._ledger.open("t0001", event, kept=5, marked=True)
+    other.draw(long_trial)
+    with pytest.raises(RecordError, match="the folder is a copy, or was restored from a backup"):
+        original.go_on(long_trial, 3)
+    paid = [draw.events[Side.TRAINING].steps for draw in draws_of(other._ledger) if draw.events]
+    assert sum(paid) == 15 + 95, "three epochs of the original, and all but the first of the copy"
+    assert Account(address).balance().sweeps[read_receipt(copy.path).sweep].charged.keys() == {"t0001/1", "t0001/2"}
 
 
 def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
@@ -468,7 +538,7 @@ def test_an_epoch_before_the_mark_of_its_draw_is_charged_too(spending):
     made, account, plan = spending()
     made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
     with pytest.raises(TrialError):
-        made.check_drawn("t0001")
+        made.check_drawn(TRIAL)
     assert account.charged == {"t0001/1": True}
 
 
@@ -484,7 +554,7 @@ def test_trainings_that_are_entered_and_have_not_drawn_keep_their_room(spending)
     event, test = plan.spending.first_slot, (SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1))
     made._ledger.open("t0001", event, stage=0, marked=True)
     made.pay_test(*test)
-    made.draw("t0001")
+    made.draw(TRIAL)
     made.pay_test(*test)
     assert account.room == [["test/1", "t0001/1"], ["test/2"]]
 

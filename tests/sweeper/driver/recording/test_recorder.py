@@ -3,6 +3,7 @@
 import errno
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -877,6 +878,37 @@ def test_a_trial_has_begun_from_its_draw_on_and_waits_again_after_another_plan(k
     assert recorder.has_begun("t0001")
     recorder.on_plan("t0001", replace(plan_row, attempt="second"))
     assert not recorder.has_begun("t0001")
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_trial_to_which_its_account_grants_no_more_ends_before_the_next_epoch(done, kept, plan_row):
+    class Elsewhere:
+        """An account that knows another ledger from the first draw on."""
+
+        asked: ClassVar = []
+
+        def charge(self, draw):
+            self.asked.append(draw.what)
+            if draw.what != "t0001/1":
+                raise RecordError("the folder is a copy")
+
+        def make_room(self, _):
+            return None
+
+    kept.recorder.spending._account = Elsewhere()
+    states = TrialStates(kept.recorder.hooks)
+    states.start("t0001", {"trial": "t0001", "proposal": {}})
+    assert states.receive("t0001", plan_row)
+    assert states.receive("t0001", FirstDrawRow())
+    assert states.receive("t0001", epoch_row(kept, "t0001", 1, 0.5)), "its account has let it draw two epochs"
+    last = replace(epoch_row(kept, "t0001", 2, 0.6), done=done)
+    assert states.receive("t0001", last) == done
+    assert Elsewhere.asked == ["t0001/1"] + ["t0001/1/20"] * (not done)
+    states.end("t0001", TrialStatus.COMPLETED)
+    ended = kept.folder.trials()["t0001"]
+    assert ended.status is (TrialStatus.COMPLETED if done else TrialStatus.FAILED)
+    assert ("the folder is a copy" in ended.reason) != done
+    Elsewhere.asked.clear()
 
 
 def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
