@@ -19,7 +19,7 @@ import fsspec
 from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
-from sweeper.trials.stream import EpochRow
+from sweeper.trials.stream import EpochRow, PlanRow
 
 CHECKPOINTS = "checkpoints"
 TRIES, PAUSE_SECONDS = 3, 1.0
@@ -44,13 +44,15 @@ class Storage:
             raise SweeperError(f"Expected a URL that fsspec knows, such as s3://BUCKET/PATH, got {url}") from error
         self._root = str(root).rstrip("/")
 
-    def push(self, folder: Path, name: str) -> None:
+    def push(self, folder: Path, name: str, attempt: str = "") -> None:
         """Put a file of a folder there; others see it whole or not at all.
+
+        That of one attempt of a trial is no other's: a node that was taken for dead may push its own later.
 
         Raises:
             RecordError: it cannot be put there.
         """
-        target = f"{self._root}/{name}"
+        target = f"{self._root}/{_of_attempt(name, attempt)}"
 
         def put() -> None:
             self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -59,13 +61,13 @@ class Storage:
 
         self._try(put, f"write {target}")
 
-    def pull(self, folder: Path, name: str) -> None:
-        """Get a file into a folder.
+    def pull(self, folder: Path, name: str, attempt: str = "") -> None:
+        """Get a file into a folder, that which an attempt has pushed.
 
         Raises:
             RecordError: it is not there, or cannot be read.
         """
-        source, part = f"{self._root}/{name}", folder / f"{name}.part"
+        source, part = f"{self._root}/{_of_attempt(name, attempt)}", folder / f"{name}.part"
 
         def get() -> None:
             part.parent.mkdir(parents=True, exist_ok=True)
@@ -84,11 +86,11 @@ class Storage:
         found: list[str] = self._try(lambda: self._files.glob(pattern), f"read {pattern}")
         return sorted(f"{CHECKPOINTS}/{path.rpartition('/')[2]}" for path in found)
 
-    def delete(self, *names: str) -> None:
+    def delete(self, *names: str, attempt: str = "") -> None:
         """Delete files; what cannot be deleted stays."""
         for name in names:
             with contextlib.suppress(Exception):
-                self._files.rm_file(f"{self._root}/{name}")
+                self._files.rm_file(f"{self._root}/{_of_attempt(name, attempt)}")
 
     @staticmethod
     def _try(do: Any, what: str) -> Any:
@@ -100,6 +102,10 @@ class Storage:
                     raise RecordError(f"Cannot {what}: {one_line(error)}; check the storage (--storage)") from error
                 time.sleep(PAUSE_SECONDS)
         return None
+
+
+def _of_attempt(name: str, attempt: str) -> str:
+    return f"{name}.{attempt}" if attempt else name
 
 
 def url_of_sweep(url: str | None, sweep: Path, id_: str | None) -> str | None:
@@ -140,8 +146,8 @@ class SharedFolder:
         for name in self._storage.checkpoints(self._trial):
             self._storage.pull(self.path, name)
 
-    def share(self, models: Iterable[str]) -> None:
-        """Push the checkpoints, and the models that are kept.
+    def share(self, models: Iterable[str], attempt: str) -> None:
+        """Push the checkpoints, and the models that an attempt keeps.
 
         Raises:
             RecordError: they cannot be pushed.
@@ -151,7 +157,7 @@ class SharedFolder:
         for file in sorted((self.path / CHECKPOINTS).glob("*.safetensors")):
             self._storage.push(self.path, f"{CHECKPOINTS}/{file.name}")
         for model in models:
-            self._storage.push(self.path, model)
+            self._storage.push(self.path, model, attempt)
             (self.path / model).unlink()
 
     def close(self) -> None:
@@ -160,12 +166,21 @@ class SharedFolder:
 
 
 def fetch_models(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
-    """Return hooks that bring every model into the sweep's folder before its epoch is recorded."""
+    """Return hooks that bring every model into the sweep's folder before its epoch is recorded.
+
+    Guarantees:
+        It is the model of the attempt that the row is of, whose scores and certificates stand in it.
+    """
+    attempts: dict[str, str] = {}
+
+    def on_plan(trial: str, row: PlanRow) -> str | None:
+        attempts[trial] = row.attempt
+        return hooks.on_plan(trial, row)
 
     def on_epoch(trial: str, row: EpochRow) -> str | None:
         for model in row.models:
-            storage.pull(folder, model)
-            storage.delete(model)
+            storage.pull(folder, model, attempts[trial])
+            storage.delete(model, attempt=attempts[trial])
         return hooks.on_epoch(trial, row)
 
     def on_end(trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:
@@ -174,4 +189,4 @@ def fetch_models(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
             with contextlib.suppress(RecordError):
                 storage.delete(*storage.checkpoints(trial))
 
-    return replace(hooks, on_epoch=on_epoch, on_end=on_end)
+    return replace(hooks, on_plan=on_plan, on_epoch=on_epoch, on_end=on_end)

@@ -68,6 +68,7 @@ class CliplessTrial:
         self._recorded = config["recorded"]
         self._micro_batch_size: int | None = None
         self._run: TrialRun | None = None
+        self._attempt = ""  # the last one that has a plan
         self._rows: Iterator[EpochRow] | None = None
         self._shared = self._shared_folder()
 
@@ -146,7 +147,7 @@ class CliplessTrial:
     def _note_report(self, row: EpochRow) -> None:
         self._recorded = max(self._recorded, row.epoch)
         if self._shared is not None:
-            self._shared.share(row.models)
+            self._shared.share(row.models, self._attempt)
 
     def _shared_folder(self) -> SharedFolder | None:
         before = getattr(self, "_shared", None)
@@ -162,7 +163,9 @@ class CliplessTrial:
             self._shared.fetch()
         run = self._build()
         self._run = run
-        return replace(run.plan_row(), placed=placement(gpus))
+        row = replace(run.plan_row(), placed=placement(gpus))
+        self._attempt = row.attempt
+        return row
 
     def _begin_smaller(self, run: TrialRun) -> PlanRow:
         tried = run.rows_per_pass

@@ -63,7 +63,8 @@ class Recorder:
         self._plan, self._folder, self._search = plan, folder, search
         self.claim = plan.claim  # of the front
         objectives, tags = plan.shared.objectives, run_tags(plan.privacy, plan.claim)
-        noisy = None if plan.shared.noise is None else plan.spending.stage_trials
+        is_noisy = plan.shared.noise is not None or any(map(_has_noisy_scores, folder.trials().values()))
+        noisy = plan.spending.stage_trials if is_noisy else None
         self.records = TrialRecords(
             folder, objectives, tracker, tags, keep_every_model=keep_every_model, noisy_stages=noisy
         )
@@ -255,3 +256,8 @@ class Recorder:
                 self.front().write(self._folder.front)
             took = time.monotonic() - now
             self._write_at = now + max(FRONT_SECONDS, FRONT_PAUSES * took)
+
+
+def _has_noisy_scores(trial: Trial) -> bool:
+    """Whether a recorded trial scored private rows: where the data are not at hand, no other plan says so."""
+    return trial.plan is not None and trial.plan.scores is not None

@@ -1,6 +1,7 @@
 """Files of trials by way of a storage: pushed whole, pulled by the driver, fetched by the next node."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_a_trial_goes_on_on_another_node_from_what_was_shared(url):
     one.fetch()
     (one.path / NAME).write_bytes(b"epoch 1")
     (one.path / "models" / "t0001-1.safetensors").write_bytes(b"model")
-    one.share(["models/t0001-1.safetensors"])
+    one.share(["models/t0001-1.safetensors"], "a")
     assert not (one.path / "models" / "t0001-1.safetensors").exists(), "the driver has it"
     other = SharedFolder(url, "t0001")
     other.fetch()
@@ -122,7 +123,7 @@ def test_nothing_of_an_earlier_attempt_is_left_in_a_folder_that_is_fetched_again
 
 def test_nothing_is_shared_before_it_was_fetched(url):
     one = SharedFolder(url, "t0001")
-    one.share(["models/none"])
+    one.share(["models/none"], "a")
     one.close()
 
 
@@ -130,12 +131,13 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     there, sweep, told = Storage(url), tmp_path / "sweep", []
     sweep.mkdir()
     there.push(folder, NAME)
-    there.push(folder, "models/t0001-1.safetensors")
+    there.push(folder, "models/t0001-1.safetensors", "a")
 
     def on_epoch(_trial, row):
         told.append((sweep / row.model).exists() if row.model else None)
 
     hooks = fetch_models(Hooks(on_epoch=on_epoch, on_end=lambda *given: told.append(given)), there, sweep)
+    hooks.on_plan("t0001", SimpleNamespace(attempt="a"))
     hooks.on_epoch("t0001", EpochRow(epoch=1, values={}, model="models/t0001-1.safetensors"))
     hooks.on_epoch("t0001", EpochRow(epoch=2, values={}))
     hooks.on_end("t0001", TrialStatus.INTERRUPTED, "", 1)
@@ -143,6 +145,20 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     hooks.on_end("t0001", TrialStatus.COMPLETED, "", 1)
     assert there.checkpoints("t0001") == []
     assert told[:2] == [True, None]
+
+
+def test_a_node_that_was_taken_for_dead_does_not_replace_the_model_that_was_scored(url, folder, tmp_path):
+    """It ends the epoch that another node has trained again from its checkpoint, and pushes a model of that name."""
+    there, sweep, model = Storage(url), tmp_path / "sweep", "models/t0001-1.safetensors"
+    sweep.mkdir()
+    hooks = fetch_models(Hooks(), there, sweep)
+    for attempt in ("first", "second"):
+        hooks.on_plan("t0001", SimpleNamespace(attempt=attempt))
+    for attempt in ("second", "first"):
+        (folder / model).write_text(attempt)
+        there.push(folder, model, attempt)
+    hooks.on_epoch("t0001", EpochRow(epoch=1, values={}, model=model))
+    assert (sweep / model).read_text() == "second"
 
 
 @pytest.mark.usefixtures("bare", "untracked")

@@ -367,16 +367,33 @@ def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_the
     assert {p.values["epsilon"] for p in front.front_points} == set(PLD)
 
 
+SCORES = ScorePlan(
+    names=("accuracy",),
+    noise_multiplier=3.0,
+    apart=True,
+    std={"validation": 0.1, "test": 0.2},
+    rows={"validation": 100, "test": 50},
+    epochs=(1, 2, 3),
+)
+
+
+def test_where_the_data_are_not_at_hand_a_model_is_kept_by_the_estimate_of_its_noisy_scores(kept, plan_row):
+    """As where a private selection is given up: the plan is that of its records, which has no noise of scores."""
+    scores = (0.9, 0.2), (0.2, 0.02), (0.3, 0.02), (0.8, 0.02)
+    for number, (accuracy, std) in enumerate(scores, 1):
+        trial, epoch = f"t000{number}", min(number, 3)
+        begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=SCORES)), trial)
+        row = replace(epoch_row(kept, trial, epoch, accuracy), errors={"accuracy": (std, 800.0)})
+        kept.folder.save_points(points_of(trial, row, None))
+    taken, _ = take_up(kept)
+    taken.records.forget_models()
+    with_model = {point.key for point in kept.folder.points().values() if point.model}
+    assert {point.key for point in taken.front().front_points} <= with_model
+    taken.records.close()
+
+
 def test_scores_that_nobody_paid_for_end_the_trial_and_are_not_recorded(kept, plan_row):
-    scores = ScorePlan(
-        names=("accuracy",),
-        noise_multiplier=3.0,
-        apart=True,
-        std={"validation": 0.1, "test": 0.2},
-        rows={"validation": 100, "test": 50},
-        epochs=(1, 2, 3),
-    )
-    begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=scores)))
+    begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=SCORES)))
     with pytest.raises(TrialError, match="which nobody has paid for"):
         kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
     assert kept.folder.points() == {}
