@@ -60,6 +60,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
 from sweeper.program import program
 from sweeper.records import Objective, Point, SweepStatus, Trial, TrialStatus
+from sweeper.results.estimates import show_points
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import replace_file
@@ -289,23 +290,27 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
         ledger.set_budget(budget)
     ledger.select(terms)
     made.write_manifest(_unmarked(hidden))
-    trial, points = None, []
+    trial: Trial | None = None
+    points: list[Point] = []
+    shown: list[Point] = []
     if best is not None:
         records = candidates.recorder.records
         # without the place of its training: the number of a device bounds that of the candidates
         trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None, placed={})
         trial = _note_choice(trial, plan.shared.objectives, terms)
         mine = [point for point in records.points.values() if point.trial == best.trial]
+        stages, trials = ledger.spending.stage_trials, {WINNER_TRIAL: trial}
         archive = FrontArchive(plan.shared.objectives)
-        archive.add(mine)
-        kept = {point.key for point in archive.points}
-        points = [_as_winner(point, hidden, made, keep=point.key in kept) for point in mine]
+        archive.add(show_points((replace(point, trial=WINNER_TRIAL) for point in mine), trials, stages))
+        kept = {point.key[1:] for point in archive.points}
+        points = [_as_winner(point, hidden, made, keep=point.key[1:] in kept) for point in mine]
+        shown = show_points(points, trials, stages)
         made.save_trial(trial)
         made.save_points(points)
         made.flush()
         if made.trouble is not None:
             raise RecordError(made.trouble)
-    _write_front(made, plan, ledger, trial, *points)
+    _write_front(made, plan, ledger, trial, *shown)
     for name in (RECEIPT_NAME, ROWS_NAME):
         if (hidden.path / name).exists():
             shutil.copy(hidden.path / name, made.path / name)  # with its permissions

@@ -53,6 +53,7 @@ class Play:
     does: dict = field(default_factory=dict)
     folder: SweepFolder | None = None
     extra: dict = field(default_factory=dict)
+    stds: dict = field(default_factory=dict)  # of noisy scores, by trial and epoch
     asked: list = field(default_factory=list)
 
     def __call__(self, kind, queue, states, should_stop):
@@ -117,7 +118,9 @@ class Play:
         (self.folder.path / name).write_bytes(self.weights)
         values = {"epsilon": self.plan["epsilon_curve"][epoch - 1], "accuracy": accuracy}
         free = tuple(self.free(epoch, one) for one in self.extra.get((trial, epoch), ()))
-        row = EpochRow(epoch=epoch, values=values, model=name, done=epoch == 2, free=free)
+        std = self.stds.get((trial, epoch))
+        errors = None if std is None else {"accuracy": (std, 800.0)}
+        row = EpochRow(epoch=epoch, values=values, model=name, done=epoch == 2, free=free, errors=errors)
         states.receive(trial, row)
 
     def free(self, epoch, extra):

@@ -50,6 +50,17 @@ def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_o
     assert winner.plan.scores.best_of == {"accuracy": law.mean}
 
 
+def test_every_point_of_the_front_of_a_winner_by_noisy_scores_has_its_model(whole, tmp_path, noise):
+    """The better score is the noisier one: by the estimates the other epoch is on the front."""
+    whole.plan = whole.plan | {"scores": noise.plan([1, 2])}
+    whole.accuracies = [*whole.accuracies[:2], [0.9, 0.84], whole.accuracies[3]]
+    whole.stds = {("t0003", 1): 0.3, ("t0003", 2): 0.1}
+    ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))
+    assert ("t0001", 2, "") in ended.front.on_front
+    assert all((ended.sweep.directory / str(point.model)).is_file() for point in ended.front.front_points)
+    assert ended.sweep.pick().point.epoch == 2
+
+
 @pytest.mark.long
 def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
     spec = Spec.from_mapping(PRIVATE | {"privacy": PRIVATE["privacy"] | {"curve_noise": 0.3}})
