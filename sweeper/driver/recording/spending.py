@@ -22,7 +22,7 @@ from sweeper.records import Point, Trial, TrialPlan
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 
-GRANTS = 8  # of a training by its account, at most; a killed one is charged to the end of its last
+GRANTS = 8  # of a training without a budget, by its account; a killed one is charged to the end of its last
 
 
 class SpendingRecord:
@@ -166,10 +166,13 @@ class SpendingRecord:
         self._charge(draw_of_grant(next(one for one in reversed(self._ledger.entries()) if one.trial == trial.id)))
 
     def _next_grant(self, trial: Trial, epoch: int) -> int | None:
-        """Return the steps up to which a trial may draw that has done an epoch, ``None`` where it asks no account."""
+        """Return the steps up to which a trial may draw that has done an epoch, ``None`` where it asks no account.
+
+        A budget has room for few epochs that are drawn again after a kill.
+        """
         if self._account is None or trial.plan is None:
             return None
-        more = ceil(trial.plan.epochs / GRANTS)
+        more = ceil(trial.plan.epochs / GRANTS) if self._planned.budget is None else 1
         return drawn_by(trial.plan, min(trial.plan.epochs, epoch + more))
 
     def check_drawn(self, trial: Trial) -> None:

@@ -481,9 +481,13 @@ def long_trial(plan_json):
 ALONE = {"sweep_epsilon": None, "epsilon": 1.0, "score_noise": 20.0}  # how sweeps spend whose trials are priced alone
 
 
-def test_a_training_asks_its_account_again_after_each_eighth_and_waits_for_the_answer(spending, long_trial):
+@pytest.mark.parametrize("budget", [True, False])
+def test_a_training_asks_its_account_again_after_each_eighth_and_within_a_budget_after_each_epoch(
+    budget, spending, long_trial
+):
     made, account, _ = spending()
     made._ledger = Ledger(made._ledger.path.with_name("other.jsonl"))
+    made._planned = made._planned if budget else SimpleNamespace(budget=None)
     made._ledger.open("t0001", whole_event(long_trial.plan), marked=True)
     made.draw(long_trial)
     asked = [made._ledger.granted("t0001")]
@@ -491,8 +495,9 @@ def test_a_training_asks_its_account_again_after_each_eighth_and_waits_for_the_a
         made.go_on(long_trial, epoch)
         assert drawn_by(long_trial.plan, epoch + 1) <= made._ledger.granted("t0001")
         asked.append(made._ledger.granted("t0001"))
-    assert list(dict.fromkeys(asked)) == [15, 30, 45, 60, 75, 90, 100]
-    names = ["t0001/1", *(f"t0001/1/{until}" for until in (30, 45, 60, 75, 90, 100))]
+    granted = [*range(5, 101, 5)] if budget else [15, 30, 45, 60, 75, 90, 100]
+    assert list(dict.fromkeys(asked)) == granted
+    names = ["t0001/1", *(f"t0001/1/{until}" for until in granted[1:])]
     assert list(account.charged) == names == [draw.what for draw in draws_of(made._ledger)]
     assert not any(draw.events for draw in draws_of(made._ledger)[1:]), "grants cost nothing"
 
