@@ -48,8 +48,10 @@ class AccountCharges:
         Raises:
             AccountError, RecordError: it could not be charged.
         """
+        known = self._account.balance().sweeps.get(self._wanted.sweep)
         for draw in draws_of(Ledger(self._ledger)):
-            self.charge(draw)
+            if known is None or draw.what not in known.charged:
+                self.charge(draw)
 
     def settle(self) -> None:
         """Give back what the sweep has reserved and not drawn; what its ledger has drawn is charged before.
