@@ -96,7 +96,8 @@ def called_by_users(meant: Mapping[str, str] | None = None) -> Callable[[Callabl
 def _refuse(function: str, name: str, known: list[str], meant: Mapping[str, str]) -> str:
     if name in meant:
         return f"{function} takes no {name}; give {meant[name]}"
-    return f"{function} takes no {name}; {did_you_mean(name, known) or 'it takes ' + ', '.join(known)}"
+    takes = f"it takes {', '.join(known)}" if known else "it takes nothing"
+    return f"{function} takes no {name}; {did_you_mean(name, known) or takes}"
 
 
 def _of_other_types(function: str, bound: inspect.BoundArguments) -> Iterator[str]:

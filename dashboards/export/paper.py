@@ -61,7 +61,7 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     if figure.layout.margin.t is None:
         figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
     if not paper.title:
-        figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
+        figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, _above_panels(figure), 12)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
     lines = max((sum(1 + trace.name.count("<br>") for trace in column) for column in columns), default=0)
@@ -78,6 +78,12 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         _move_legend(figure, columns, width, panels, legend)
     dots = 2.0 if paper.width is None else _RASTER
     return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots)
+
+
+def _above_panels(figure: Figure) -> float:
+    """Return the height of the texts that stand on panels."""
+    stand = [one for one in figure.layout.annotations if one.yanchor == "bottom" and str(one.yref).endswith("domain")]
+    return max((_LINE * (1 + one.text.count("<br>")) + (one.yshift or 0) for one in stand if one.y == 1), default=0.0)
 
 
 def _scale(paper: Paper) -> float:

@@ -142,7 +142,7 @@ def _spent(data: SweepData | None) -> str:
         return ""
     if data.result.claim.exploratory:
         return "; the sweep is exploratory and has no guarantee"
-    fixed = "was fixed at" if price.fixed else "is so far"
+    fixed = "was fixed at" if price.fixed else "is so far at most"
     return f"; the price of the sweep {fixed} epsilon {show_epsilon(price.epsilon)} at delta {price.delta!r}"
 
 

@@ -116,7 +116,8 @@ def _values(data: SweepData, point: Point) -> Html:
     for name in names:
         if name == "epsilon":
             rows.append(_whole_row(value_name(name), show_value(point, name)))
-            rows += [] if data.result.price is None else [_whole_row(PRICE, show_epsilon(data.result.price.epsilon))]
+            price = data.result.price
+            rows += [] if price is None else [_whole_row(PRICE, f"{show_epsilon(price.epsilon)}{price.doubt}")]
             continue
         shown = [whole(show_test(point, name)), whole(show_value(point, name))]
         rows.append(tag("tr", tag("th", value_name(name), scope="row"), each("td", shown, class_="number")))

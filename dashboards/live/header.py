@@ -279,7 +279,7 @@ def _costs(data: SweepData, standing: Standing) -> list[Child]:
         return [tag("p", "Nothing was spent yet.")]
     more = f" {UPPER_BOUND}" if standing.runs and not price.fixed else ""
     words = f"at {delta_text(data)}, whichever model you choose. {price.course}{more}"
-    return [_big(show_epsilon(price.epsilon), "epsilon"), tag("p", words)]
+    return [_big(show_epsilon(price.epsilon), f"epsilon{price.doubt}"), tag("p", words)]
 
 
 def _running(standing: Standing, progress: Progress) -> Html:

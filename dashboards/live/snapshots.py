@@ -62,6 +62,7 @@ class ListedSweep:
     by: str = ""  # whose it is
     rehearsed: tuple[int, int] | None = None  # configurations, and of how many, while they are rehearsed
     price: float | None = None  # epsilon of what everything costs that is released
+    doubt: str = ""  # what stands behind it, where it is not proven
 
 
 @dataclass
@@ -247,6 +248,7 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> 
         scores=("", "") if best is None else score_lines(best, utility, data.result.claim),
         rehearsed=(len(data.rehearsals), data.rehearsals_planned) if data.rehearses else None,
         price=None if price is None else price.epsilon,
+        doubt="" if price is None else price.doubt,
     )
 
 

@@ -78,7 +78,7 @@ def _row(standing: Standing, row: ListedSweep, now: datetime, left: float | None
         tag("td", by or MISSING, data_value=by),
         _number(row.trials, _trials(row, standing)),
         _number(row.best, first or MISSING, row.utility, beside),
-        _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
+        _number(row.price, MISSING if row.price is None else f"{show_epsilon(row.price)}{row.doubt}"),
         _number(
             row.hypervolume,
             MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}{in_brackets(row.hypervolume_interval)}",

@@ -152,7 +152,7 @@ def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
             )
     if price.unproven:
         note = price.unproven if note is None else f"{note}. {price.unproven}"
-    return {"price": (f"epsilon {show_epsilon(price.epsilon)}", note)}
+    return {"price": (f"epsilon {show_epsilon(price.epsilon)}{price.doubt}", note)}
 
 
 def _how_ended(data: SweepData) -> str | None:
@@ -353,7 +353,7 @@ def cost(data: SweepData) -> Html:
     for title, answer in prices_by_release(data.result.ledger).items():
         big: list[Html | str] = ["not released"]
         if answer.released:
-            big = [show_epsilon(answer.epsilon), " ", tag("small", "epsilon")]
+            big = [show_epsilon(answer.epsilon), " ", tag("small", f"epsilon{answer.doubt}")]
         statement = tag("p", answer.statement, class_="test")
         cards.append(card(title, tag("p", *big, class_="big"), statement))
     words = (

@@ -69,7 +69,7 @@ def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
     if point is None:
         return []
     value, note = lead_with_test(point, name, run.front.claim)
-    cost = "at an unknown price" if price is None else f"for epsilon {show_epsilon(price.epsilon)}"
+    cost = "at an unknown price" if price is None else f"for epsilon {show_epsilon(price.epsilon)}{price.doubt}"
     alike = [one for one in comparison.runs if one.front.sweep == run.front.sweep]
     which = f", the best of {len(alike)} on validation rows ({run.label})" if len(alike) > 1 else ""
     return [f"{run.front.sweep}{which}: ", tag("strong", value), f" ({note}) {cost}"]
@@ -99,7 +99,7 @@ def table(comparison: Comparison) -> Html:
 
 def _row(comparison: Comparison, name: str, run: Run, names: Sequence[str]) -> Html:
     front = run.front
-    price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
+    price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}{front.price.doubt}"
     counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
     numbers = [
         _tested(comparison, run),

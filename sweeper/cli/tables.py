@@ -16,7 +16,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.pricing import price, value_name
 from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
-from sweeper.results.comparison import Comparison, hypervolume_in_words
+from sweeper.results.comparison import Comparison, hypervolume_in_words, price_of_row
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
@@ -155,8 +155,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
         table.add_column(column, justify="left" if column in ("name", "sweep") else "right", overflow="fold")
     for row in comparison.rows():
         counts = (str(row[key]) for key in ("trials", "points", "on_front"))
-        price = "-" if row["price"] is None else round_up(row["price"])
-        table.add_row(row["name"], row["sweep"], *counts, hypervolume_in_words(row), price)
+        table.add_row(row["name"], row["sweep"], *counts, hypervolume_in_words(row), price_of_row(row))
     parts: list[RenderableType] = [Text(remark, style="bold red") for remark in comparison.remarks]
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
     if len(comparison.differences) > 1:

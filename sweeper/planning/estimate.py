@@ -26,7 +26,7 @@ from sweeper.rounding import number_of
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
-from sweeper.trials.rehearsal import HALVES, MOST_SYNTHETIC
+from sweeper.trials.rehearsal import HALVES, MOST_SYNTHETIC, rehearsal_config
 from sweeper.trials.scores import scorer
 from sweeper.trials.settings import TrialSettings
 from sweeper.trials.smoothed import SmoothedScorer
@@ -47,17 +47,20 @@ class Estimate:
     step_seconds: float  # of one training step
     score_seconds: float  # of the scores of one epoch, of those that cost nothing too
     trial_seconds: float  # of one trial, all its repeats
-    trials: float
+    trials: int
     places: int  # trials at a time
     process_bytes: int  # of the process of one trial, its libraries included
     data_bytes: int  # of the rows, which all trials of a node share
+    rehearsals: int = 0  # configurations that are rehearsed before the first trial
+    rehearsal_seconds: float = 0.0  # of one of them
     test_passes: int = 0  # noisy copies of test rows for the smoothed certificates of one point of the front
     pass_seconds: float = 0.0  # of one of them
 
     @property
     def seconds(self) -> float:
         """Of the whole sweep, without a private selection's luck and the test scores of its front."""
-        return START_SECONDS + ceil(self.trials / self.places) * self.trial_seconds
+        rehearsed = self.rehearsals / self.places * self.rehearsal_seconds
+        return START_SECONDS + rehearsed + ceil(self.trials / self.places) * self.trial_seconds
 
 
 def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Estimate:
@@ -71,7 +74,12 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
     threads = torch.get_num_threads()
     torch.set_num_threads(plan.shared.threads)
     try:
-        measured = [(_step_seconds(one, empty), *_scoring_seconds(plan.shared, one.config, empty)) for one in previews]
+        measured = [
+            (_step_seconds(_noised(one), empty), *_scoring_seconds(plan.shared, one.config, empty)) for one in previews
+        ]
+        rehearsed = [
+            _rehearsal_seconds(plan, one, score, empty) for one, (_, score, _) in zip(previews, measured, strict=True)
+        ]
         passes = _test_passes(plan.shared, previews[0].config, empty)
     finally:
         torch.set_num_threads(threads)
@@ -83,7 +91,9 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         step_seconds=fmean(step for step, _, _ in measured),
         score_seconds=fmean(score for _, score, _ in measured),
         trial_seconds=plan.shared.repeats * fmean(trained),
-        trials=plan.trials + plan.rehearsals * _rehearsal_rows(plan, data) / len(data.train),
+        trials=plan.trials,
+        rehearsals=plan.rehearsals,
+        rehearsal_seconds=fmean(rehearsed),
         places=_places(plan),
         process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
         data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
@@ -92,16 +102,23 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
     )
 
 
-def _rehearsal_rows(plan: SweepPlan, data: Dataset) -> int:
-    """Return how many rows all rehearsals of one configuration train on."""
-    return len(data.validation) if plan.spending.sketch is None else HALVES * min(len(data.train), MOST_SYNTHETIC)
+def _rehearsal_seconds(plan: SweepPlan, one: Preview, score_seconds: float, empty: Dataset) -> float:
+    """Return what the rehearsals of one configuration take: as many steps as a trial, on smaller batches."""
+    if not plan.rehearsals:
+        return 0.0
+    public = len(empty.validation) // HALVES
+    rows = max(1, public if plan.spending.sketch is None else min(len(empty.train), MOST_SYNTHETIC))
+    step = _step_seconds(rehearsal_config(_noised(one), rows, len(empty.train)), empty)
+    score = score_seconds * rows / len(empty.validation)
+    return HALVES * one.plan.epochs * (one.plan.steps_per_epoch * step + score)
 
 
 def in_words(found: Estimate) -> str:
     """Return an estimate as a few sentences."""
+    rehearsed = f", {clock(found.rehearsal_seconds)} a rehearsal" if found.rehearsals else ""
     return (
         f"Estimated on rows of zeros on this machine: {found.step_seconds:.2g} s a step, {found.score_seconds:.2g} s "
-        f"to score an epoch, {clock(found.trial_seconds)} a trial. The sweep takes about "
+        f"to score an epoch, {clock(found.trial_seconds)} a trial{rehearsed}. The sweep takes about "
         f"{clock(found.seconds - START_SECONDS)} once its workers are up, {number_of(found.places, 'trial')} at a "
         f"time, without attacks and plug-ins; their start takes about {START_SECONDS:.0f} s, more on a busy machine. "
         f"Memory: about {found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
@@ -147,11 +164,16 @@ def _empty(split: Split, rows: int | None = None) -> Split:
     return Split(x, torch.zeros(count, dtype=split.y.dtype))
 
 
-def _step_seconds(one: Preview, empty: Dataset) -> float:
-    config, rows = one.config, max(1, min(len(empty.train), BATCHES * ceil(one.plan.batch_size)))
-    training = config.training.model_copy(update={"epochs": EPOCHS})
+def _noised(one: Preview) -> TrialConfig:
+    """Return the configuration of a preview with the noise multiplier that it planned."""
     noise = {"epsilon": None, "noise_multiplier": one.plan.noise_multiplier, "accept_large_delta": True}
-    short = config.model_copy(update={"training": training, "privacy": config.privacy.model_copy(update=noise)})
+    return one.config.model_copy(update={"privacy": one.config.privacy.model_copy(update=noise)})
+
+
+def _step_seconds(config: TrialConfig, empty: Dataset) -> float:
+    rows = max(1, min(len(empty.train), BATCHES * ceil(config.training.batch_size)))
+    training = config.training.model_copy(update={"epochs": EPOCHS})
+    short = config.model_copy(update={"training": training})
     loss = build_loss(short)
     model = build_model(short, empty, loss, 0)
     plan = build_plan(short, model, loss, rows)

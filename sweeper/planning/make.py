@@ -303,8 +303,7 @@ def _check_rows_suffice(
             given = spec.privacy.sweep_epsilon
             least = None if given is None else _find_least(given, suffices)
             raised = "the budget" if least is None else f"privacy.sweep_epsilon to {round_up(least, 2)}"
-            other = "set privacy.finals: 1" if spec.has_low_end else "hold more rows back (data.splits)"
-            raise spec.mistaken(expected, "data.splits", None, f"raise {raised}, or {other}")
+            raise spec.mistaken(expected, "data.splits", None, f"raise {raised}, or hold more rows back (data.splits)")
 
 
 def _tell_something(noise: ScoreNoise, largest: float | None) -> bool:

@@ -42,7 +42,7 @@ class Price:
         >>> Price(epsilon=2.99604, delta=1e-5, events=2)
         Price(epsilon 2.997 at delta 1e-05)
         """
-        return f"Price(epsilon {round_up(self.epsilon)} at delta {self.delta!r})"
+        return f"Price(epsilon {round_up(self.epsilon)} at delta {self.delta!r}{self.doubt})"
 
     @property
     def released(self) -> bool:

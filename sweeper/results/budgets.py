@@ -93,13 +93,14 @@ def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
 
 def _table(front: Front) -> str:
     names = [one for one in front.objectives if one.name != "epsilon"]
-    heads = ["own epsilon at most", *(f"best {one.name}" for one in names), "its point"]
+    heads = ["own epsilon at most", *(f"best {one.name}, and its point" for one in names)]
     rows = [heads, ["---"] * len(heads)]
     for budget in best_by_budget(front.front_points, names):
-        first = next(iter(budget.best.values()), None)
-        if first is not None:
-            values = ["" if point is None else value_text(point, name) for name, point in budget.best.items()]
-            rows.append(
-                [f"{budget.epsilon:g}", *values, f"{first.label}, own epsilon {round_up(first.values['epsilon'])}"]
-            )
+        if any(budget.best.values()):
+            cells = ["" if point is None else _with_point(point, name) for name, point in budget.best.items()]
+            rows.append([f"{budget.epsilon:g}", *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _with_point(point: Point, name: str) -> str:
+    return f"{value_text(point, name)}: {point.label}, own epsilon {round_up(point.values['epsilon'])}"

@@ -82,6 +82,13 @@ def hypervolume_in_words(row: Mapping[str, Any]) -> str:
     return f"{row['hypervolume']:.4f}{in_brackets(row['hypervolume_interval'])}"
 
 
+def price_of_row(row: Mapping[str, Any]) -> str:
+    """Return the price of a row of `Comparison.rows`, and whether it is not proven."""
+    if row["price"] is None:
+        return "-"
+    return f"{round_up(row['price'])}{'' if row['price_proven'] else ' (not proven)'}"
+
+
 def prices_in_words(prices: Sequence[Price | None]) -> str:
     """Return the prices of sweeps, from the smallest to the largest; that they are unknown where one is."""
     known = sorted(price.epsilon for price in prices if price is not None)
@@ -169,7 +176,8 @@ class Comparison:
             return ""
         count = len(self.runs)
         added = "both" if count == 2 else f"all {count}"
-        return f"at most epsilon {round_up(self.price.epsilon)} at delta {exactly(self.price.delta)} (sum of {added})"
+        most = f"at most epsilon {round_up(self.price.epsilon)} at delta {exactly(self.price.delta)}"
+        return f"{most}{self.price.doubt} (sum of {added})"
 
     def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
         """Return what the runs of each spec attain, for specs with several runs."""
@@ -188,6 +196,7 @@ class Comparison:
                 "hypervolume": run.hypervolume,
                 "hypervolume_interval": run.interval,
                 "price": None if run.front.price is None else run.front.price.epsilon,
+                "price_proven": run.front.price is not None and not run.front.price.unproven,
                 "delta": ", ".join(_deltas(run.front)),
                 "relation": ", ".join(_relations(run.front)),
                 "data": run.front.claim.data,
@@ -226,7 +235,7 @@ class Comparison:
             [
                 *(str(row[key]) for key in ("name", "sweep", "trials", "points", "on_front")),
                 hypervolume_in_words(row),
-                "-" if row["price"] is None else round_up(row["price"]),
+                price_of_row(row),
             ]
             for row in self.rows()
         ]

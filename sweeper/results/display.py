@@ -153,7 +153,7 @@ def point_in_words(point: Point, config: Mapping[str, object], price: Price | No
 
 
 def _cost(price: Price | None) -> str:
-    return "" if price is None else f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}"
+    return "" if price is None else f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}{price.doubt}"
 
 
 def _settings(config: Mapping[str, object]) -> str:

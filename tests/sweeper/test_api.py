@@ -271,6 +271,7 @@ def test_errors_about_rows_stay_with_the_owner_when_they_become_errors_of_the_sw
         (lambda: sweeper.Sweep("x").pick(min=0.4), 'pick takes no min; give minimum={"certified@0.25": 0.4}'),
         (lambda: sweeper.Sweep("x").pick(epsilon=3), "pick takes no epsilon; give max_epsilon=3"),
         (lambda: sweeper.predict("x", [], min=1), "predict takes no min; give minimum="),
+        (lambda: sweeper.Sweep("x").front(max_epsilon=3), r"front takes no max_epsilon; it takes nothing$"),
         (lambda: sweeper.Sweep("x").pick(max_eps=3), r"pick takes no max_eps; did you mean 'max_epsilon'\?"),
     ],
 )

@@ -129,14 +129,15 @@ def _between(info: ContoursInfo) -> str:
 
 
 def _levels(info: ContoursInfo) -> list[float]:
-    """Where lines are: at round values, at least `ContoursInfo.apart` from each other; nowhere if that is not known."""
+    """Where lines are: at two round values or more, at least `ContoursInfo.apart` from each other, if that is known."""
     low, high = min(info.colors), max(info.colors)
     if not info.apart:
         return []
     least = max(info.apart, (high - low) / _MOST_LEVELS)
     power = 10.0 ** floor(log10(least))
     step = next(power * one for one in _ROUND if power * one >= least)
-    return [round(i * step, 12) for i in range(ceil(low / step), floor(high / step) + 1)]
+    found = [round(i * step, 12) for i in range(ceil(low / step), floor(high / step) + 1)]
+    return found if len(found) > 1 else []  # one alone may be a height that no panel reaches
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,10 @@ GRANTS = 8  # of a training without a budget, by its account; a killed one is ch
 
 
 class SpendingRecord:
-    """Enters trainings and test scores of one sweep into its ledger."""
+    """Enters trainings and test scores of one sweep into its ledger.
+
+    It is long because each way in which a sweep spends is one method, with what has to be on the disk before.
+    """
 
     def __init__(self, folder: SweepFolder, plan: SweepPlan, account: AccountCharges | None = None) -> None:
         self._account = account

@@ -105,7 +105,8 @@ def place(field: str, source: str, overrides: Mapping[str, Any]) -> str:
         return f"{field} in {source}" if field else source
     value = overrides[name]
     text = value if isinstance(value, str) else json.dumps(to_plain(value), default=str)
-    return f"{_OPTIONS[name]} {text}" if name in _OPTIONS else f"--set {name}={text}"
+    given = f"--set {name}={text}"
+    return f"{_OPTIONS[name]} {text}, or {given}" if name in _OPTIONS else given  # which of them is not known
 
 
 def sentences(

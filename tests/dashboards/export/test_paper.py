@@ -115,6 +115,14 @@ def test_a_figure_without_a_title_has_no_room_for_one(sweep):
     assert with_title.layout.title.text == "digits: accuracy against own epsilon"
 
 
+def test_without_a_title_texts_that_stand_on_panels_have_room(sweep):
+    paper, figure = of("column", title=False), draw(sweep, "front", of("column", title=False))
+    place = {"xref": "x domain", "yref": "y domain", "x": 0, "y": 1, "yanchor": "bottom", "yshift": 3}
+    figure.update_layout(margin={"t": 70}).add_annotation(text="one<br>two<br>three", showarrow=False, **place)
+    fit(figure, paper)
+    assert figure.layout.margin.t == 3 * 19 + 3
+
+
 def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(sweep):
     paper = of("column")
     figure = draw(sweep, "front", paper)

@@ -145,6 +145,8 @@ def test_a_price_that_results_steered_says_so_in_the_headline_and_where_it_is_ex
     said = "they choose batch_size; fix batch_size, or set privacy.sweep_epsilon."
     assert said in sections.facts(steered)["price"][1]
     assert said in str(sections.cost(steered))
+    assert "<small>epsilon (not proven)</small>" in str(sections.cost(steered))
+    assert "(not proven)" in sections.facts(steered)["price"][0]
     for data, doubted in ((steered, True), (sweep, False)):
         page = build_report(data)
         assert ("the price of one model or all (not proven)." in page) is doubted

@@ -1,5 +1,6 @@
 """What a sweep would take, measured on rows of zeros."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -72,6 +73,31 @@ def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
     assert found.trial_seconds == 2 * (3.0 + 4 * (one.plan.steps_per_epoch * 0.5 + 1.0))
     assert found.places == 4
     assert found.seconds == module.START_SECONDS + 2 * found.trial_seconds  # six trials, four at a time
+
+
+@pytest.mark.parametrize("rehearse", [True, "sketch"])
+def test_a_rehearsal_takes_as_many_steps_as_a_trial_on_smaller_batches(rehearse, monkeypatch):
+    private = rehearse == "sketch"
+    data = clipless.datasets.load("breast_cancer", evaluation="private" if private else "public")
+    content = SPEC | {
+        "data": {"name": "breast_cancer", "evaluation": data.metadata.evaluation.value},
+        "privacy": {"delta": 1e-4, "sweep_epsilon": 3.0},
+        "search": {"objectives": ["epsilon", "accuracy"], "trials": 3, "rehearse": rehearse},
+    }
+    plan, batches = make_sweep_plan(Spec.from_mapping(content), data), []
+    monkeypatch.setattr(module, "_step_seconds", lambda config, _: batches.append(config.training.batch_size) or 0.5)
+    monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
+    (one,) = preview(plan, data)
+    found = estimate(plan, data, [one])
+    rows = len(data.train) if private else len(data.validation) // 2
+    assert batches == [one.plan.batch_size, math.ceil(one.plan.batch_size * rows / len(data.train))]
+    score = rows / len(data.validation)
+    assert found.rehearsal_seconds == 2 * one.plan.epochs * (one.plan.steps_per_epoch * 0.5 + score)
+    assert found.rehearsals == plan.rehearsals == 3
+    trained = math.ceil(plan.trials / 2) * found.trial_seconds
+    assert found.seconds == module.START_SECONDS + 1.5 * found.rehearsal_seconds + trained
+    assert " a rehearsal. The sweep" in in_words(found)
 
 
 @pytest.mark.sampled(4)

@@ -36,7 +36,8 @@ def test_the_description_has_costs_a_table_and_where_to_look(priced):
     )
     assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trial, 3 of 3 points on the front.")
     assert said.count("It costs 9.5.") == 1
-    assert "| 3 | 0.800 | 0.400 | t0001, epoch 2, own epsilon 2.9 |" in said
+    best, certified = "0.800: t0001, epoch 2, own epsilon 2.9", "0.400: t0001, epoch 1, own epsilon 0.9001"
+    assert f"| 3 | {best} | {certified} |" in said
     assert said.index("It costs 9.5.") < said.index("## Best points by own epsilon")
     assert "if its configuration and epoch were fixed in advance" in said
     assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said

@@ -135,13 +135,17 @@ def test_an_exploratory_sweep_makes_the_comparison_exploratory(front):
 
 
 def test_all_sweeps_together_cost_at_most_the_sums_of_their_prices(front):
-    def priced(epsilon, accuracy=0.5, **claimed):
-        price = Price(epsilon=epsilon, delta=1e-5, events=2)
+    def priced(epsilon, accuracy=0.5, unproven=None, **claimed):
+        price = Price(epsilon=epsilon, delta=1e-5, events=2, unproven=unproven)
         return replace(front(accuracy, claimed=claimed), ledger={"winner": price})
 
     found = compare(labelled(priced(1.5), priced(2.0), priced(3.0)))
     assert (found.price.epsilon, found.price.delta, found.price.events) == (6.5, pytest.approx(3e-5), 6)
     assert found.price_in_words == f"{PRICE}: at most epsilon 6.5 at delta 3e-05 (sum of all 3)."
+    steered = compare(labelled(priced(1.5), priced(2.0, unproven="Results steer it.")))
+    assert steered.price_in_words == f"{PRICE}: at most epsilon 3.5 at delta 2e-05 (not proven) (sum of both)."
+    assert [line.endswith(" 2 (not proven)") for line in repr(steered).splitlines()[1:3]] == [False, True]
+    assert repr(steered.price) == "Price(epsilon 3.5 at delta 2e-05 (not proven))"
     for other in (front(0.5), priced(inf), priced(1.0, exploratory=True)):
         assert compare(labelled(priced(1.5), other)).price is None
     assert compare(labelled(priced(1.5), priced(1.0, data="another")), anyway=True).price is None

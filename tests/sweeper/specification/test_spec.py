@@ -251,7 +251,7 @@ def test_the_command_line_overrides_the_search(content):
     content["training"]["learning_rate"] = {"log": [1e-3, 1]}
     spec = Spec.from_mapping(content, FILE).with_search(trials=5, seed=7, hours=None)
     assert (spec.trials, spec.search.seed, spec.source) == (5, 7, FILE)
-    with pytest.raises(SpecError, match=r"trials=0 \(--trials 0\)"):
+    with pytest.raises(SpecError, match=r"trials=0 \(--trials 0, or --set search.trials=0\)"):
         spec.with_search(trials=0)
 
 
@@ -459,8 +459,8 @@ def test_values_are_set_by_dotted_names_over_those_of_the_file(content, tmp_path
         ("training.epoch", 3, "Unknown key 'epoch' (--set training.epoch=3); did you mean 'epochs'?"),
         ("training.epochs", "x", "got epochs='x' (--set training.epochs=x)"),
         ("training.epochs", [2, -1], "got epochs=-1 (--set training.epochs=[2, -1])"),
-        ("search.trials", 0, "got trials=0 (--trials 0)"),
-        ("search.seed", {"a": 1}, '(--seed {"a": 1})'),
+        ("search.trials", 0, "got trials=0 (--trials 0, or --set search.trials=0)"),
+        ("search.seed", {"a": 1}, '(--seed {"a": 1}, or --set search.seed={"a": 1})'),
         ("model.architecture.name", "mlp", "Expected a section at model.architecture to set model.architecture.name"),
         ("training..epochs", 3, "Expected a dotted name such as training.epochs, got 'training..epochs' (--set)"),
     ],
