@@ -182,7 +182,7 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     assert "more: " not in out
     brief, whole = (call("check", path, "--no-estimate", *more)[1] for more in ((), ("--details",)))
     assert "Estimated" not in brief
-    assert brief.endswith(f"more: sweeper check {path} --details\n")
+    assert brief.endswith(f"more: {program()} check {path} --details\n")
     assert "noise / gradient" not in brief
     assert whole.count("noise / gradient") == 1
     assert whole.startswith(brief.partition("\nthen: ")[0])

@@ -221,9 +221,9 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         assert max(child.metrics["best/accuracy"]) == last, "what a store shows"
         assert child.metrics["best/accuracy"][last] == best.values["accuracy"]
         assert child.metrics["best/accuracy/epoch"][last] == best.epoch
-        assert re.fullmatch(rf"{id_} (test|validation) accuracy 0\.\d{{3}}( \[.+\])?, mlp-16", child.name)
-    result = parent.name.removeprefix("test accuracy ").removesuffix(f", {ran.folder.name}")
-    score, epsilon = result.split(", eps ")
+        assert re.fullmatch(rf"{id_} val accuracy 0\.\d{{3}}, mlp-16", child.name)
+    result = parent.name.removeprefix("eps ").removesuffix(f", {ran.folder.name}")
+    epsilon, score = result.split(", test accuracy ")
     assert (float(score.split()[0]) > 0.0, epsilon) == (True, round_up(front.price.epsilon))
 
 
@@ -235,7 +235,7 @@ def test_the_store_tells_who_sees_nothing_else_what_was_found_and_what_it_costs(
     parent = found[ran.folder.name]
     note = parent.tags["mlflow.note.content"]
     assert front.ledger["everything"].statement in note
-    assert "| own epsilon at most | best accuracy | best certified@0.25 | its point |" in note
+    assert "| own epsilon at most | best accuracy, and its point | best certified@0.25, and its point |" in note
     assert "`front.html`" in note
     best = {key: steps[max(steps)] for key, steps in parent.metrics.items() if key.startswith("best/")}
     assert best["best/accuracy"] == max(p.values["accuracy"] for p in front.front_points)
