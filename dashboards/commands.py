@@ -114,6 +114,6 @@ def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None
     def picture(on: Paper) -> NotebookFigure:
         drawn = shown(on)
         size = fit(drawn, on)
-        return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots)
+        return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots, size.caption)
 
     return NotebookFigure(shown(None)).with_pictures(lambda: picture(Paper())) if paper is None else picture(paper)

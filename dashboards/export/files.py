@@ -31,7 +31,7 @@ from dashboards.pages.report import build_figure_page, build_report
 from sweeper.errors import ExportError
 from sweeper.papers.files import check_replaces
 from sweeper.results.comparison import Comparison
-from sweeper.results.exporters import PICTURES, Format, Paper
+from sweeper.results.exporters import PICTURES, Format, Paper, caption_beside
 from sweeper.results.front_record import csv_text
 from sweeper.store.jsonl import to_text
 
@@ -58,7 +58,7 @@ def export_front(
         format_: by default, what the path's suffix names.
         figure: one of `dashboards.figures.sweep_figures`; an image shows the front by default.
         theme: the look of an image.
-        paper: the size of an image, and whether it has a title; 2000 x 1120 pixels by default.
+        paper: the size of an image, and whether it has a title, or a caption beside it; 2000 x 1120 pixels by default.
 
     Raises:
         EmptyFigureError: the sweep has nothing for the figure.
@@ -110,21 +110,22 @@ class _Draft(Generic[D]):
         """Return the figure that is named, or the one that an image shows."""
         return choose(self.kinds, self.figure or self.default, self.data)
 
-    def content(self, kind: FigureKind[D, Any], format_: Format) -> bytes:
-        """Return one figure in one format: a page, a picture, or its numbers."""
+    def content(self, kind: FigureKind[D, Any], format_: Format) -> tuple[bytes, str]:
+        """Return one figure in one format: a page, a picture, or its numbers; and the caption of a picture."""
         match format_:
             case Format.CSV:
-                return csv_text(self._numbers(kind)).encode()
+                return csv_text(self._numbers(kind)).encode(), ""
             case Format.JSON:
-                return to_text({"figure": kind.name, "rows": self._numbers(kind)}, indent=1).encode() + b"\n"
+                return to_text({"figure": kind.name, "rows": self._numbers(kind)}, indent=1).encode() + b"\n", ""
             case Format.HTML:
-                return build_figure_page(kind, self._draw(kind)).encode()
+                return build_figure_page(kind, self._draw(kind)).encode(), ""
             case Format.PNG | Format.SVG | Format.PDF as image:
                 from dashboards.export.pictures import render
 
                 paper = self.paper or Paper()
                 figure = self._draw(kind, narrow=is_narrow(paper), still=True)
-                return render(figure, image.value, fit(figure, paper))
+                layout = fit(figure, paper)
+                return render(figure, image.value, layout), layout.caption
 
     def _numbers(self, kind: FigureKind[D, Any]) -> Table:
         return kind.numbers(self.data) or refuse(self.kinds, kind, self.data)
@@ -144,7 +145,12 @@ def _export(
         raise ExportError(f"Expected one of {wanted} for a picture of a size, got {format_.value}: change --output")
     check_fits(draft.kinds, kind, draft.data, draft.paper)
     whole = contents.get(format_) if draft.figure is None else None
-    return _write(path, draft.content(kind, format_) if whole is None else whole().encode())
+    if whole is not None:
+        return _write(path, whole().encode())
+    content, caption = draft.content(kind, format_)
+    if caption:
+        _write(caption_beside(path), f"{caption}\n".encode())
+    return _write(path, content)
 
 
 def check_fits(kinds: Mapping[str, FigureKind[D, Any]], kind: FigureKind[D, Any], data: D, paper: Paper | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import log10
 from typing import Any
 
+from dashboards.export.captions import SMALL_LINE, take_caption
 from dashboards.figures import Figure
 from dashboards.figures._comparable import even_lines
 from dashboards.figures._ticks import thin
@@ -25,7 +26,6 @@ _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several
 _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
 _LEAST_ROW, _LEAST_ROW_OF_PAGE = 17.0, 21.0  # pixels that it takes at least, in a column and wider
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
-_SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 47.0, 11.5  # pixels
 _SLIM, _WIDE = frozenset(" fijlrtI.,:;'|()[]/"), frozenset("mwMW%@≤±")  # letters of Helvetica,
 _SLIM_EM, _EM, _WIDE_EM = 0.29, 0.55, 0.8  # and about how wide they and others are, in sizes of the text
@@ -43,12 +43,21 @@ _BEFORE_AXIS = 16.0  # pixels around names of rows
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a figure is drawn: pixels before they are scaled, the scale, and how many dots a scaled pixel has."""
+    """How a figure is drawn.
+
+    Attributes:
+        width: pixels before they are scaled.
+        height: likewise.
+        scale: of all of it.
+        dots: how many of them a scaled pixel has.
+        caption: what it leaves to the caption of a paper; empty unless that is wanted.
+    """
 
     width: float
     height: float
     scale: float
     dots: float
+    caption: str = ""
 
 
 def is_narrow(paper: Paper) -> bool:
@@ -57,10 +66,11 @@ def is_narrow(paper: Paper) -> bool:
 
 
 def fit(figure: Figure, paper: Paper) -> Layout:
-    """Lay a figure out as a paper wants it, and return its size."""
+    """Lay a figure out as a paper wants it, and return its size and what is left to a caption."""
+    caption = take_caption(figure) if paper.caption else ""
     if figure.layout.margin.t is None:
         figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
-    if not paper.title:
+    if caption or not paper.title:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, _above_panels(figure), 12)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
@@ -77,7 +87,7 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     if columns:
         _move_legend(figure, columns, width, panels, legend)
     dots = 2.0 if paper.width is None else _RASTER
-    return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots)
+    return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots, caption)
 
 
 def _above_panels(figure: Figure) -> float:
@@ -177,7 +187,7 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
 
 def _pixels_below(title: str) -> float:
     """Return the height of the lines of a title below its first."""
-    return sum(_SMALL_LINE if "font-size" in line else _LINE for line in title.split("<br>")[1:])
+    return sum(SMALL_LINE if "font-size" in line else _LINE for line in title.split("<br>")[1:])
 
 
 def _columns(traces: list[Any], room: float) -> list[list[Any]]:

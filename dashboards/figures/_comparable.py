@@ -15,6 +15,7 @@ from sweeper.privacy.pricing import OWN
 from sweeper.results.highlights import finals_first
 
 UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
+EXPLORERS_OF = "explorers of "  # the stages before it there
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
 _NARROW_TEXT, _NARROW_LETTERS = 10.5, 66  # pixels of the letters of notes in a column, and letters of a line
@@ -40,7 +41,7 @@ def stage_names(data: SweepData) -> tuple[str, ...]:
     if not numbers or not finals_first(data.points):
         return tuple(numbers)
     *before, _ = numbers
-    return (*(f"explorers of {name}" if len(before) > 1 else "explorers" for name in before), FINALS)
+    return (*(f"{EXPLORERS_OF}{name}" if len(before) > 1 else "explorers" for name in before), FINALS)
 
 
 def stage_epsilon(data: SweepData, stage: int) -> str:
@@ -150,11 +151,6 @@ def name_stars(figure: go.Figure, theme: Theme, **legend: Any) -> None:
     """Say in the legend of a figure what its stars are."""
     _add_key(figure, {"symbol": "star", "size": 12, "color": theme.ink}, STAR)
     figure.update_layout(legend=legend)
-
-
-def name_circles(figure: go.Figure, color: str, subject: str) -> None:
-    """Say in the legend of a figure what its circles are: a picture has no caption."""
-    _add_key(figure, {"symbol": "circle", "size": 9, "color": color}, f"one {subject}")
 
 
 def name_rims(figure: go.Figure, theme: Theme, words: str) -> None:

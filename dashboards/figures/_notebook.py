@@ -27,6 +27,7 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]  # Plotly has no types
     _ipython_display_ = None  # else IPython asks it before the content below
     _scale: float | None = None  # of a picture that is laid out for a paper, whose legend is below
     _dots = 1.0  # that one of its pixels has
+    _caption = ""
     _drawn: tuple[str, Callable[[], "NotebookFigure"]] | None = None  # it as it was drawn, and what draws its pictures
 
     def with_pictures(self, draw: Callable[[], "NotebookFigure"]) -> "NotebookFigure":
@@ -34,11 +35,16 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]  # Plotly has no types
         self._drawn = self.to_json(), draw
         return self
 
-    def lay_out(self, width: float, height: float, scale: float, dots: float) -> "NotebookFigure":
+    def lay_out(self, width: float, height: float, scale: float, dots: float, caption: str = "") -> "NotebookFigure":
         """Give it the size of a paper, and return it: pictures of it are scaled, and have so many dots for a pixel."""
         self.update_layout(width=width, height=height)
-        self._scale, self._dots = scale, dots
+        self._scale, self._dots, self._caption = scale, dots, caption
         return self
+
+    @property
+    def caption(self) -> str:
+        """What it leaves to the caption of a paper, as text; empty unless it was drawn with ``caption=True``."""
+        return self._caption
 
     def to_image(self, format: str | None = None, **options: Any) -> bytes:
         """Return a picture, as Plotly does, with room for the legend at the width that it has."""

@@ -114,15 +114,27 @@ def break_name(text: str, letters: int = 9) -> str:
 
 
 def thin(at: Sequence[float], texts: Sequence[str], ends: tuple[float, float], letters: float) -> list[int]:
-    """Return which ticks stay so that their texts do not touch on an axis that has room for so many letters.
+    """Return which ticks of an axis with room for so many letters stay, so that their texts do not touch.
+
+    The last one within its ends does, for it may be the name of what stands at the end.
 
     >>> thin([0.0, 1.0, 1.2, 3.0], ["0.005", "0.01", "0.02", "0.05"], (0.0, 3.0), 30)
     [0, 1, 3]
+    >>> thin([0.0, 2.8, 3.0], ["1", "20", "test"], (0.0, 3.0), 30)
+    [0, 2]
     """
-    share = letters / (abs(ends[1] - ends[0]) or 1.0)
+    low, high = sorted(ends)
+    share = letters / ((high - low) or 1.0)
     widths = [max(len(line) - _POINT * line.count(".") for line in text.split("<br>")) for text in texts]
+
+    def touch(one: int, other: int) -> bool:
+        return share * (at[other] - at[one]) < 1.0 + (widths[one] + widths[other]) / 2
+
     kept: list[int] = []
-    for i in sorted(range(len(at)), key=lambda i: at[i]):
-        if not kept or share * (at[i] - at[kept[-1]]) >= 1.0 + (widths[i] + widths[kept[-1]]) / 2:
+    inside = sorted((i for i in range(len(at)) if low <= at[i] <= high), key=lambda i: at[i])
+    for i in inside[:-1]:
+        if not kept or not touch(kept[-1], i):
             kept.append(i)
-    return kept
+    while kept and touch(kept[-1], inside[-1]):
+        kept.pop()
+    return [*kept, *inside[-1:]]

@@ -168,3 +168,11 @@ Font = Annotated[
     ),
 ]
 NoTitle = Annotated[bool, typer.Option("--no-title", help="Leave the title out.", rich_help_panel=PAPER)]
+Caption = Annotated[
+    bool,
+    typer.Option(
+        "--caption",
+        help="Leave title and small print out, and write them beside the picture as text.",
+        rich_help_panel=PAPER,
+    ),
+]

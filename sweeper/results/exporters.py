@@ -65,14 +65,18 @@ class Paper:
         width: millimetres, None for a screen's.
         font: points of its text, None for a screen's.
         title: whether it has a title.
+        caption: whether title and small print are left to a caption.
     """
 
     width: float | None = None
     font: float | None = None
     title: bool = True
+    caption: bool = False
 
     @classmethod
-    def of(cls, preset: str | None, width: float | None, font: float | None, *, title: bool) -> "Paper | None":
+    def of(
+        cls, preset: str | None, width: float | None, font: float | None, *, title: bool, caption: bool = False
+    ) -> "Paper | None":
         """Return the size that options ask for, None if they ask for none; width and font replace a preset's.
 
         Raises:
@@ -89,7 +93,13 @@ class Paper:
         if font is not None:
             ends = max(_LEAST_MM_OF_POINT * font, _WIDTHS[0]), _WIDTHS[1]
             _refuse_outside("width", width, ends, f"millimetres for text of {font:g} points")
-        return None if width is None and font is None and title else cls(width=width, font=font, title=title)
+        asks = width is not None or font is not None or caption or not title
+        return cls(width=width, font=font, title=title, caption=caption) if asks else None
+
+
+def caption_beside(picture: Path) -> Path:
+    """Return where the caption of a picture is written, as text."""
+    return picture.with_suffix(".caption.txt")
 
 
 def _refuse_outside(size: str, value: float | None, ends: tuple[float, float], unit: str) -> None:

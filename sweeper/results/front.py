@@ -51,6 +51,7 @@ class Front(FrontRecord):
         width: float | None = None,
         font: float | None = None,
         title: bool = True,
+        caption: bool = False,
     ) -> Any:
         """Return a figure of the front, by its name in `sweeper.results.exporters.figure_names`.
 
@@ -60,6 +61,7 @@ class Front(FrontRecord):
             width: of such a picture, in millimetres.
             font: of its text, in points.
             title: whether it has a title.
+            caption: whether title and small print are left to the ``caption`` of what is returned.
 
         Returns:
             A ``plotly.graph_objects.Figure``.
@@ -69,7 +71,7 @@ class Front(FrontRecord):
             ExportError: an unknown preset, a size that no picture has, or a figure that fits no paper.
             SweeperError: nothing that draws is installed.
         """
-        return draw(self, figure, Paper.of(preset, width, font, title=title))
+        return draw(self, figure, Paper.of(preset, width, font, title=title, caption=caption))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -160,6 +160,7 @@ class Sweep:
         width: float | None = None,
         font: float | None = None,
         title: bool = True,
+        caption: bool = False,
     ) -> Any:
         """Return a figure of the sweep, by its name in `sweeper.results.exporters.figure_names`.
 
@@ -169,6 +170,7 @@ class Sweep:
             width: of such a picture, in millimetres.
             font: of its text, in points.
             title: whether it has a title.
+            caption: whether title and small print are left to the ``caption`` of what is returned.
 
         Returns:
             A ``plotly.graph_objects.Figure``.
@@ -179,7 +181,7 @@ class Sweep:
             ExportError: an unknown preset, a size that no picture has, or a figure that fits no paper.
             SweeperError: nothing that draws is installed.
         """
-        return draw(self.directory, figure, Paper.of(preset, width, font, title=title))
+        return draw(self.directory, figure, Paper.of(preset, width, font, title=title, caption=caption))
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
-from dashboards.figures._comparable import mark, more_height, name_circles, name_stars, write_below
+from dashboards.figures._comparable import mark, more_height, name_stars, write_below
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
@@ -64,13 +64,8 @@ def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
     return sorted(chosen, key=lambda i: bool(info.trained and info.trained[i]))
 
 
-def panels(
-    info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, is_plain: bool = False, **layout: Any
-) -> go.Figure:
-    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none.
-
-    With ``is_plain`` the colours of marks are no values.
-    """
+def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
+    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
     above = 0 if info.still or info.narrow else _LEGEND
     margin = {"t": 62 + above + more_height(info.note, narrow=info.narrow)} if info.note else {}
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
@@ -84,8 +79,6 @@ def panels(
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)
         write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
-        if info.still:
-            name_circles(figure, theme.blue if is_plain else theme.scale[len(theme.scale) // 2], info.subject)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")
     else:

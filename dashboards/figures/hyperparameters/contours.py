@@ -48,6 +48,7 @@ MOST_PANELS = 2
 _SIZE = 11  # pixels of a mark
 _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
+_FEW_WHOLE = 8  # whole numbers from end to end, between which nothing is filled
 _LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies between them is too much of a guess
 _BANDWIDTH = 0.15  # share of an axis: a mean of several scores, whose noise would make an island of each
 _LEGIBLE = 0.5  # up to which fading there are lines
@@ -150,16 +151,28 @@ class Heights:
     faded: list[list[float]]
 
 
+def _possible(axis: Axis, cells: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Return for each cell the nearest position that a trial can have."""
+    are_whole = all(isinstance(value, int) for value in axis.values if value is not None)
+    ends = [10.0**end if axis.logarithmic else end for end in axis.ends]
+    if not are_whole or ends[1] - ends[0] > _FEW_WHOLE:
+        return cells
+    whole = np.arange(round(ends[0]), round(ends[1]) + 1.0)
+    at = np.log10(whole) if axis.logarithmic else whole
+    return at[np.abs(cells[:, None] - at).argmin(axis=1)]
+
+
 def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Heights:
     """Return a grid over two axes.
 
     A height is the mean of the values of marks, of which nearer ones count more by a Gaussian kernel (Nadaraya 1964,
-    On Estimating Regression); it fades with the distance to the third-nearest mark, in shares of the axes.
+    On Estimating Regression); it fades with the distance to the third-nearest mark, in shares of the axes. There is
+    nothing between few whole numbers: a cell has the height of the nearest one.
     """
     (left, right), (low, high) = x.ends, y.ends
     grid_x, grid_y = np.linspace(left, right, CELLS), np.linspace(low, high, CELLS)
-    far_x = (grid_x[None, :, None] - np.array([x.positions[i] for i in chosen])) / (right - left)
-    far_y = (grid_y[:, None, None] - np.array([y.positions[i] for i in chosen])) / (high - low)
+    far_x = (_possible(x, grid_x)[None, :, None] - np.array([x.positions[i] for i in chosen])) / (right - left)
+    far_y = (_possible(y, grid_y)[:, None, None] - np.array([y.positions[i] for i in chosen])) / (high - low)
     far: Any = np.hypot(far_x, far_y)
     weights = np.exp(-0.5 * (far / _BANDWIDTH) ** 2) + _LEAST_WEIGHT
     heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)

@@ -133,6 +133,7 @@ def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, 
         more = _LINE * len(lines)
         figure.update_layout(margin={"b": _TICKS_BELOW + more}, height=figure.layout.height + more)
     figure.add_annotation(
+        name="terms",
         text="<br>".join(lines),
         **place,
         **_ON_PAPER,

@@ -84,7 +84,7 @@ def rows(info: SlicesInfo) -> Table:
 def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the slices on one scale."""
     columns, own = 2 if info.narrow else MOST_PANELS, _own_epsilons(info)
-    figure = panels(info, theme, len(info.slices), columns=columns, is_plain=not own, shared_yaxes=True)
+    figure = panels(info, theme, len(info.slices), columns=columns, shared_yaxes=True)
     groups = sorted(set(info.stages)) or [""]
     for place, axis in zip(places(len(info.slices), columns), info.slices, strict=True):
         for i, group in enumerate(groups):

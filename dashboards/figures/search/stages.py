@@ -23,7 +23,7 @@ from dashboards.figures._common import (
     value_axis,
     with_room,
 )
-from dashboards.figures._comparable import stage_names, swarm
+from dashboards.figures._comparable import EXPLORERS_OF, stage_names, swarm
 from dashboards.figures._scores import bars_in_words, interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
@@ -34,6 +34,7 @@ _FEWEST = 5  # pairs that an order is said of
 _LEAST_TRIALS = 4  # of fewer, there is no order that a later stage could change
 _BESIDE = (0.03, 0.06)  # of the way to the next stage, between trials that would lie on each other; in a column
 _APART = 0.02  # of the values of such trials at most, as a share of all
+_BELOW, _LINE, _SMALL_LINE = 62, 17, 15  # pixels below axes with one line of ticks and of title, and further lines
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
 
 
@@ -152,12 +153,16 @@ def rows(info: StagesInfo) -> Table:
 def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw one mark per trial over its stage, and a line from where it comes."""
     count = len(info.names)
+    ticks = [_tick(info, stage) for stage in range(count)]
+    name = f"stage of the budget, {OWN} at most" if info.narrow else "stage of the budget"
+    title = title_below(f"{name}; {info.epsilon_title.partition(', ')[2]}", info)
     axis = {
         "tickvals": list(range(count)),
-        "ticktext": [_tick(info, stage) for stage in range(count)],
+        "ticktext": ticks,
         "range": [-0.4, max(count, 1) - 0.6],
-        "title": {"text": title_below(f"stage of the budget; {info.epsilon_title.partition(', ')[2]}", info)},
+        "title": {"text": title},
     }
+    lines = max((tick.count("<br>") for tick in ticks), default=0)
     axis_of_value = value_axis(info, info.utility)
     figure = new_figure(
         info,
@@ -166,7 +171,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=400,
         xaxis=axis,
         yaxis={**axis_of_value, "title": {"text": f"best {axis_of_value['title']['text']}"}},
-        margin={"b": 176 if info.narrow else 96},
+        margin={"b": _BELOW + _LINE * lines + _SMALL_LINE * title.count("<br>")},
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])
@@ -206,13 +211,14 @@ def _places(info: StagesInfo) -> dict[str, float]:
 
 def _tick(info: StagesInfo, stage: int) -> str:
     epsilons = [one.epsilon for one in info.trials if one.stage == stage]
-    gap = "<br>" if info.narrow else " "
-    whole = f"{OWN}{gap}≤ {show_epsilon(max(epsilons))}" if epsilons else "no points"
-    lines = [info.names[stage], whole]
+    whole = f"≤ {show_epsilon(max(epsilons))}" if epsilons else "no points"
+    name = info.names[stage]
+    lines = [name.removeprefix(EXPLORERS_OF), whole] if info.narrow else [name, f"{OWN} {whole}" if epsilons else whole]
     tau = info.taus[stage - 1] if stage else None
     promoted = sum(one.stage == stage and one.source is not None for one in info.trials)
-    kendall = "Kendall's<br>tau" if info.narrow else "Kendall's tau"
-    return "<br>".join([*lines, *([] if tau is None else [f"{kendall} {tau:.2f} (n = {promoted})"])])
+    kendall = "tau" if info.narrow else "Kendall's tau"
+    gap = "<br>" if info.narrow else " "
+    return "<br>".join([*lines, *([] if tau is None else [f"{kendall} {tau:.2f}{gap}(n = {promoted})"])])
 
 
 def _lines(info: StagesInfo, theme: Theme) -> go.Scatter:

@@ -159,7 +159,20 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
     name = info.certificate or ""
     on_test = f"{info.on_test[0]} {', '.join(info.on_test[1:])}" if info.on_test else ""
     sure = "" if info.narrow else f" ({info.each[0]})"
-    title = title_below("; ".join(filter(None, [f"{label(info.utility)}{sure}", *_terms(info), on_test])), info)
+    title = title_below(
+        "; ".join(
+            filter(
+                None,
+                [
+                    f"{label(info.utility)}{sure}",
+                    f"{number_of(len(info.front), 'point')} of the front",
+                    *_terms(info),
+                    on_test,
+                ],
+            )
+        ),
+        info,
+    )
     second = replace(info, scores=info.each[-1])
     xaxis = {"title": {"text": title}, **percent_axis(info.utility)}
     figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(second, name))
@@ -174,9 +187,6 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
         bars = {f"error_{axis}": error_bars(front, one, theme) for axis, one in (("x", info.utility), ("y", name))}
         drawn = marks(x, y, [point_name(point) for point in front], look, showlegend=False, **bars)
         figure.add_trace(drawn.update(cliponaxis=False))
-        key = {"size": 9, "color": theme.muted}
-        words = f"points of the front ({len(front)})"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name=words, showlegend=True))
     return figure
 
 

@@ -10,6 +10,7 @@ from sweeper.cli.options import (
     DEFAULT_OUT,
     FORMATS,
     NAMES_OF_FIGURES,
+    Caption,
     ComparedFigure,
     Figure,
     Font,
@@ -82,6 +83,7 @@ def front(
     width: Width = None,
     font: Font = None,
     no_title: NoTitle = False,
+    caption: Caption = False,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
     from sweeper.results.exporters import Paper, exporter, list_figures
@@ -92,12 +94,12 @@ def front(
         typer.echo(list_figures(sweep))
         return
     place = sweep if figure is None else sweep / "figures"  # a figure called front is not the front of the sweep
-    paper = Paper.of(preset, width, font, title=not no_title)
+    paper = Paper.of(preset, width, font, title=not no_title, caption=caption)
     path = output or place / f"{figure or 'front'}.{format_ or ('html' if paper is None else 'png')}"
     if format_ is not None and path.suffix != f".{format_}":
         raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
     exporter("front")(sweep, path, figure, paper)
-    typer.echo(str(path))
+    typer.echo(_written(path, caption=caption))
 
 
 @app.command()
@@ -121,6 +123,7 @@ def compare(
     width: Width = None,
     font: Font = None,
     no_title: NoTitle = False,
+    caption: Caption = False,
 ) -> None:
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
     from sweeper.cli.tables import comparison_view, print_view
@@ -141,13 +144,20 @@ def compare(
     if figure == NAMES_OF_FIGURES:
         typer.echo(list_figures(found))
         return
-    paper = Paper.of(preset, width, font, title=not no_title)
+    paper = Paper.of(preset, width, font, title=not no_title, caption=caption)
     if paper is not None and output is None:
         raise ExportError("Expected --output for a picture of a size, got none: name a png, svg or pdf")
     written = None if output is None else exporter("comparison")(found, output, figure, paper)
     print_view(comparison_view(found))
     if written is not None:
-        typer.echo(str(written))
+        typer.echo(_written(written, caption=caption))
+
+
+def _written(path: Path, *, caption: bool) -> str:
+    """Return what was written, one path in each line."""
+    from sweeper.results.exporters import caption_beside
+
+    return f"{path}\n{caption_beside(path)}" if caption else str(path)
 
 
 @app.command()

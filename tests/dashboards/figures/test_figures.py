@@ -163,8 +163,7 @@ def test_every_point_drops_a_line_to_the_floor_fainter_where_there_are_many(swee
 
 def test_a_picture_of_three_dimensions_is_a_plane_with_own_epsilons_as_colours(sweep):
     figure = FIGURES["front-3d"].draw(sweep, still=True)
-    drawn, key = figure.data
-    assert (key.name, key.marker.color) == (f"points of the front ({len(drawn.x)})", LIGHT.muted)
+    (drawn,) = figure.data
     points = {point_name(point): point for point in front3d.info(sweep).front}
     assert drawn.type == "scatter", "nobody can turn a picture"
     assert len(drawn.text) == len(points)
@@ -173,7 +172,8 @@ def test_a_picture_of_three_dimensions_is_a_plane_with_own_epsilons_as_colours(s
         assert (x, y) == (values["accuracy"], values["certified@0.25"])
         assert color == pytest.approx(log10(values["epsilon"]))
     title = figure.layout.xaxis.title.text.replace("<br>", " ")
-    assert title.startswith("accuracy (validation); delta = 1e-4; price of the sweep: ")
+    front = f"{len(drawn.x)} points of the front"
+    assert title.startswith(f"accuracy (validation); {front}; delta = 1e-4; price of the sweep: ")
     assert "on test rows, on average: accuracy: " in title
     assert figure.layout.yaxis.title.text.replace("<br>", " ") == "certified accuracy at L2 radius 0.25 (validation)"
 
@@ -186,7 +186,7 @@ def test_a_picture_of_noisy_scores_in_three_dimensions_has_their_intervals_and_o
     info = front3d.info(sweep)
     front = tuple(make_noisy(point, is_final=i == 0) for i, point in enumerate(info.front[:9]))
     figure = front3d.plot(replace(info, front=front, hover=("",) * 9, still=True))
-    drawn, _ = figure.data
+    (drawn,) = figure.data
     assert sorted(drawn.marker.symbol) == ["circle", *["circle-open"] * 8]
     for bars in (drawn.error_x, drawn.error_y):
         assert (bars.array, bars.arrayminus) == (pytest.approx([0.03] * 9), pytest.approx([0.02] * 9))

@@ -72,6 +72,7 @@ def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence
     assert sentence in refusal("front", ran.folder, "--figure", "stages", "-o", tmp_path / "stages.csv")
     sentence = "Expected one of png, svg, pdf for a picture of a size, got html: change --output"
     assert sentence in refusal("front", ran.folder, "--preset", "column", "-o", tmp_path / "front.html")
+    assert sentence in refusal("front", ran.folder, "--caption", "-o", tmp_path / "front.html")
     sentence = "Expected a preset out of column, page, got 'poster'; name one of them"
     assert sentence in refusal("front", ran.folder, "--preset", "poster", "-o", tmp_path / "front.png")
     sentence = "Expected --output for a picture of a size, got none: name a png, svg or pdf"
