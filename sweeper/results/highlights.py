@@ -112,10 +112,13 @@ def nearly_best(front: FrontRecord) -> str:
     )
 
 
-def name_score(point: Point, name: str, claim: Claim) -> str:
-    """Return a score as names of runs have it: that of test rows where they are scored, with its interval."""
+def name_result(point: Point, name: str, claim: Claim, cost: str) -> str:
+    """Return a score and what it cost as names of runs have them: its number first, for lists cut names.
+
+    It is that of test rows where they are scored.
+    """
     shown = shown_score(point, name, claim)
-    return f"{shown.split} {name} {shown.value:.3f}{in_brackets(shown.interval)}"
+    return f"{shown.value:.3f} at {cost}, {shown.split} {name}{in_brackets(shown.interval)}"
 
 
 def shown_text(point: Point, name: str, claim: Claim) -> str:

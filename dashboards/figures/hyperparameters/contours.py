@@ -158,8 +158,9 @@ def _possible(axis: Axis, cells: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any
     if not are_whole or ends[1] - ends[0] > _FEW_WHOLE:
         return cells
     whole = np.arange(round(ends[0]), round(ends[1]) + 1.0)
-    at = np.log10(whole) if axis.logarithmic else whole
-    return at[np.abs(cells[:, None] - at).argmin(axis=1)]
+    at: np.ndarray[Any, Any] = np.log10(whole) if axis.logarithmic else whole
+    nearest: np.ndarray[Any, Any] = at[np.abs(cells[:, None] - at).argmin(axis=1)]
+    return nearest
 
 
 def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Heights:

@@ -21,7 +21,7 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
-from sweeper.results.highlights import best, best_by_trial, best_of_trial, name_score, score_by_split, value_text
+from sweeper.results.highlights import best, best_by_trial, best_of_trial, name_result, score_by_split, value_text
 from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_up
@@ -138,13 +138,13 @@ def _name_results(front: Front) -> dict[str, str]:
 
 
 def _name_sweep(front: Front, folder: str) -> dict[str, str]:
-    """Return the name of a run of a sweep: its price, which is short, and its result first, for lists cut names."""
+    """Return the name of a run of a sweep: its result and its price first, in few letters, for lists cut names."""
     price, found = front.ledger.get("winner"), _best_point(front)
     if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
     cost = f"eps {round_up(price.epsilon)}{price.doubt}"
-    return {NAME_TAG: f"{cost}, {name_score(found[0], judged, front.claim)}, {folder}"}
+    return {NAME_TAG: f"{name_result(found[0], judged, front.claim, cost)}, {folder}"}
 
 
 def _name_trial(front: Front, trial: str) -> dict[str, str]:
@@ -157,7 +157,7 @@ def _name_trial(front: Front, trial: str) -> dict[str, str]:
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
     of = "" if stage is None or len(front.stages) < 2 else f"stage {stage + 1} of {len(front.stages)}"
-    reached = f"val {judged} {value_text(found, judged)}"
+    reached = f"{value_text(found, judged)} val {judged}"
     return {NAME_TAG: result_name(trial, front.trials[trial].config, reached, of)}
 
 

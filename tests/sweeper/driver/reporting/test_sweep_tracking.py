@@ -96,13 +96,13 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
     told_best = f"accuracy {value_text(POINT, 'accuracy')} on validation rows ({POINT.label})"
     assert (tags.get("sweeper.best") == told_best) != hidden
-    assert (tags.get("mlflow.runName") == f"eps 5, validation accuracy {value_text(POINT, 'accuracy')}, x") != hidden
+    assert (tags.get("mlflow.runName") == f"{POINT.values['accuracy']:.3f} at eps 5, validation accuracy, x") != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     doubted = make_front([POINT], sweep="x", ledger=ledger, claim=replace(front.claim, chosen=("batch_size",)))
     conclude(again := Told(), doubted, status="completed")
     marked = again.calls[1][2]
     assert marked["sweeper.price"] == "epsilon 5 at delta 0.0001 (not proven)"
-    assert hidden or marked["mlflow.runName"].startswith("eps 5 (not proven), validation accuracy ")
+    assert hidden or " at eps 5 (not proven), validation accuracy" in marked["mlflow.runName"]
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
 
@@ -126,7 +126,7 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     assert parent["test/accuracy"] == 0.7, "of the point that is best on validation rows"
     ((_, tags),) = ((trial, tags) for trial, tags in told.of("tag") if trial == "t0001")
     text = tags["mlflow.note.content"]
-    assert tags["mlflow.runName"] == "t0001 val accuracy 0.800, mlp", (
+    assert tags["mlflow.runName"] == "t0001 0.800 val accuracy, mlp", (
         "of validation rows, as the names of all trials have it"
     )
     assert text.startswith("**accuracy 0.700 on test rows, 0.800 on validation rows**: t0001, epoch 2.\n")
@@ -148,7 +148,7 @@ def test_the_best_of_a_trial_is_that_of_all_its_points(make_front):
     name, note = next(
         ((tags["mlflow.runName"], tags["mlflow.note.content"]) for t, tags in told.of("tag") if t == "t0001")
     )
-    assert name == "t0001 val accuracy 0.800, mlp"
+    assert name == "t0001 0.800 val accuracy, mlp"
     assert "| best accuracy | 2 | 3.5 | 0.800 | 0.400 |" in note
 
 
