@@ -190,7 +190,7 @@ class Comparison:
             {
                 "name": group.name,
                 "sweep": run.label,
-                "trials": len(run.front.trials),
+                "trials": run.front.begun,
                 "points": run.front.total,
                 "on_front": len(run.front.on_front),
                 "hypervolume": run.hypervolume,

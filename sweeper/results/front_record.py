@@ -31,6 +31,7 @@ from sweeper.records import (
 from sweeper.rounding import in_brackets
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
+from sweeper.store.trial_standings import OPEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,6 +115,12 @@ class FrontRecord:
     def total(self) -> int:
         """How many points the sweep has."""
         return len(self.points) if self.of_points is None else self.of_points
+
+    @property
+    def begun(self) -> int:
+        """How many trials have a point or an end of their own; of a sweep that was halted some never began."""
+        scored = {point.trial for point in self.points}
+        return sum(id_ in scored or trial.status not in OPEN for id_, trial in self.trials.items())
 
     @property
     def price(self) -> Price | None:
