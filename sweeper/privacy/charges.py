@@ -307,8 +307,8 @@ def _scored(entry: Entry, row: CloseRow) -> int | None:
     """Return how many releases of scores an attempt is known to have made, never less than was known before."""
     if row.scored is None:
         return entry.scored
-    if entry.scores is None or type(row.scored) is not int or not row.scored >= 1:
+    if entry.scores is None or type(row.scored) is not int or not row.scored >= 0:
         raise RecordError(
-            f"scored of trial {entry.trial} must be a count >= 1 of releases it planned, got {row.scored!r}"
+            f"scored of trial {entry.trial} must be a count >= 0 of releases it planned, got {row.scored!r}"
         )
     return max(row.scored, entry.scored or 0)

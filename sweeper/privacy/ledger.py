@@ -261,7 +261,7 @@ class Ledger:
             raise RecordError(f"Expected scores that the budget in {self._file.path} has room for: {refused}")
         self._append(ScoresRow(trial=trial, epoch=epoch, scores=paid))
 
-    def close(self, trial: str, reached: int, *, scored: int = 0) -> None:
+    def close(self, trial: str, reached: int, *, scored: int | None = None) -> None:
         """Record how far the last training of a trial came; a second call may only raise the number.
 
         Args:
@@ -269,7 +269,7 @@ class Ledger:
             reached: steps of the whole training, those that its last attempt went on from included; an attempt whose
                 draws were not marked has made none.
             scored: releases of scores of the whole training, counted likewise; the last attempt is charged for all that
-                it planned if they do not go beyond those that it kept.
+                it planned if that is not known, or if they are fewer than those that it kept.
 
         Raises:
             RecordError: not written, no such training, or not a number of steps.
@@ -278,10 +278,11 @@ class Ledger:
         if last is None:
             raise RecordError(f"Expected a trial that was entered in {self._file.path}, got {trial!r}")
         steps = reached - last.kept if type(reached) is int else reached
+        new = None if last.scores is None or scored is None else scored - last.scores.kept
         if not last.drawn:
-            steps, scored = 0, 0
-        new = scored - last.scores.kept if last.scores is not None and scored > last.scores.kept else None
-        self._append(CloseRow(trial=trial, attempt=last.attempt, steps=steps, scored=new))
+            steps, new = 0, None
+        known = new if new is None or new >= 0 else None
+        self._append(CloseRow(trial=trial, attempt=last.attempt, steps=steps, scored=known))
 
     def is_open(self, trial: str) -> bool:
         """Whether a training of the trial was entered and not closed."""

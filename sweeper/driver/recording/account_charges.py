@@ -16,6 +16,7 @@ from sweeper.errors import AccountError, RecordError
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
+from sweeper.program import program
 from sweeper.specification.addresses import parse_address
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -138,7 +139,8 @@ def charge_candidates(folder: SweepFolder) -> None:
     Its data need not be at hand. Nothing is charged where the selection spends no account.
 
     Raises:
-        AccountError: the account has no room for them, or has lost what this selection saw of it.
+        AccountError: the account has no room for them, of which no number is told: how many they are is secret until it
+            has paid; or it has lost what this selection saw of it.
         RecordError: the store or the folder cannot be read or written.
     """
     receipt, ledger = read_receipt(folder.path), Ledger(folder.ledger)
@@ -147,8 +149,15 @@ def charge_candidates(folder: SweepFolder) -> None:
     account = Account(parse_address(receipt.account))
     receipt.check_against(account)
     wanted = account.reservation_of(receipt.sweep)
-    for draw in (draw_of_selection(ledger.selection), draw_of_candidates(ledger, ledger.selection)):
-        charge_draw(account, wanted, draw, folder.ledger)
+    charge_draw(account, wanted, draw_of_selection(ledger.selection), folder.ledger)
+    try:
+        charge_draw(account, wanted, draw_of_candidates(ledger, ledger.selection), folder.ledger)
+    except AccountError:
+        raise AccountError(
+            f"Expected room for all of it in {receipt.account}, which has less left, or has ended; how much it lacks "
+            f"would tell how many were trained; see what is left with {program()} account show {receipt.account}, and "
+            "ask its owner to raise it"
+        ) from None
     receipt.seen(account).write(folder.path)
 
 

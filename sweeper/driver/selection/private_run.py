@@ -62,7 +62,6 @@ from sweeper.program import program
 from sweeper.records import Objective, Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import build_front
-from sweeper.rounding import round_up
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
@@ -376,16 +375,20 @@ def _surrender(
 
 
 def _check_affordable(hidden: SweepFolder, ledger: Ledger) -> None:
-    """Refuse to show candidates that cost more than the budget of the sweep, unless their owner gave the winner up."""
+    """Refuse to show candidates that cost more than the budget of the sweep, unless their owner gave the winner up.
+
+    Until then nobody is told what they cost, nor which condition broke: that would be a release of all of them.
+    """
     budget = ledger.budget
     if budget is None or ledger.selection is None or not ledger.entries():
         return
     cost = ledger.answers(budget.delta, tight=True)["everything"].epsilon
     if cost > budget.epsilon:
         raise SelectionWaitsError(
-            f"A private selection has no winner ({' '.join(ledger.selection.broken)}), and all that was trained costs "
-            f"epsilon {round_up(cost)}, more than its budget, privacy.sweep_epsilon = {budget.epsilon:g}: nothing is "
-            f"shown. See it at that price with {program()} resume --give-up {hidden.path}, or remove the folder"
+            "A private selection has no winner, for a condition broke, and all that was trained costs more than its "
+            f"budget, privacy.sweep_epsilon = {budget.epsilon:g}: nothing is shown, and how much that is would tell "
+            f"how many were trained. See all of it, at what it costs, with {program()} resume --give-up {hidden.path}, "
+            "or remove the folder"
         )
 
 

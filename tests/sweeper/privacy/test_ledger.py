@@ -340,7 +340,7 @@ def test_scores_of_a_training_that_begins_anew_are_charged_beside_all_of_the_fir
     assert scores_of(ledger) == [10, 8]
 
 
-@pytest.mark.parametrize("scored", [0, 4, 5])
+@pytest.mark.parametrize("scored", [None, 0, 4])
 def test_an_attempt_that_may_have_scored_anything_is_charged_all_that_it_planned(path, event, scored):
     """Rows were lost with the machine: how many scores were made since is not known."""
     ledger = entered(path, event)
@@ -351,6 +351,16 @@ def test_an_attempt_that_may_have_scored_anything_is_charged_all_that_it_planned
     assert scores_of(ledger) == [5, 4]
 
 
+def test_an_attempt_that_was_killed_before_its_first_score_is_charged_none_when_the_trial_goes_on(path, event):
+    ledger = entered(path, event, scores=paid(10))
+    ledger.close("t", 15, scored=0)
+    assert scores_of(ledger) == [10], "nothing goes on from it yet"
+    ledger.open("t", event, kept=10, scores=paid(10))
+    ledger.close("t", 20, scored=0)
+    ledger.open("t", event, kept=15, scores=paid(10))
+    assert scores_of(ledger) == scores_of(Ledger(path)) == [0, 0, 10]
+
+
 def test_what_is_known_of_scores_never_falls(path, event):
     ledger = entered(path, event, scores=paid(10))
     for scored in (7, 3, 0):
@@ -358,11 +368,11 @@ def test_what_is_known_of_scores_never_falls(path, event):
     assert ledger.entries()[0].scored == 7
 
 
-@pytest.mark.parametrize("scored", [0, -1, "3", True, 1.5])
+@pytest.mark.parametrize("scored", [-1, "3", True, 1.5])
 def test_a_wrong_number_of_scores_is_refused(path, event, scored):
     entered(path, event, scores=paid(10))
     append(path, {"record": "close", "trial": "t", "attempt": 1, "steps": 3, "scored": scored})
-    with pytest.raises(RecordError, match="scored of trial t must be a count >= 1"):
+    with pytest.raises(RecordError, match="scored of trial t must be a count >= 0"):
         Ledger(path)
 
 

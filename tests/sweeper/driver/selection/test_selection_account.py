@@ -141,8 +141,12 @@ def test_candidates_that_the_account_has_no_room_for_are_not_shown_until_it_has(
     monkeypatch.setattr(selection_run, "select", lambda *args, **given: select(*args, **given, source=Bytes(250)))
     account = opened(address, epsilon=1.4)
     whole.does = {"t0004": "crashes"}
-    with pytest.raises(SelectionWaitsError, match="its account has no room for all that was trained"):
+    with pytest.raises(SelectionWaitsError, match="its account has no room for all that was trained") as refused:
         ran(address, tmp_path, selection_mean=1.5)
+    said = str(refused.value).replace(str(address.path), "").replace(str(tmp_path), "")
+    assert "%" not in said
+    assert "t0004" not in said, "until the account has paid, nobody learns what was trained"
+    assert refused.value.__cause__.__suppress_context__
     (hidden,) = hidden_sweeps(tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [hidden.path.name]
     with pytest.raises(SelectionWaitsError, match="its account has no room"):
