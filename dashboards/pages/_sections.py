@@ -278,7 +278,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
     name = data.utility
     shown = shown_score(first, name, data.result.claim)
     tested, value = shown.split == "test", show(name, shown.value)
-    unit = ", ".join(filter(None, [f"{name} on {shown.split} rows", interval_text(name, shown.interval)]))
+    unit = ", ".join(filter(None, [f"{title_of(name)} on {shown.split} rows", interval_text(name, shown.interval)]))
     mean = mean_in_words(first, name)
     chose = [tag("b", show_value(first, name)), f" on the validation rows that chose it{mean}"]
     where = f"{first.label}, {OWN} {show_epsilon(first.values['epsilon'])}"

@@ -8,7 +8,7 @@ from dashboards.data import SweepData, evenly
 from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import scrolling_table, section, working_table
 from dashboards.summary import front_rows
-from dashboards.text import MISSING, setting, show
+from dashboards.text import MISSING, in_parentheses, setting, show
 from sweeper.privacy.pricing import OWN, value_name
 from sweeper.rounding import number_of
 
@@ -106,6 +106,10 @@ def _front_cell(name: str, row: Mapping[str, Any], numeric: bool, named: Callabl
         return tag(
             "td", ", ".join(map(str, filter(None, (value, row["made from"])))), class_="number", data_value=value
         )
+    low, high = row.get(f"{name} low"), row.get(f"{name} high")
+    if value is not None and low is not None and high is not None:  # a noisy score is never shown without its interval
+        ends = tag("small", in_parentheses(name.removeprefix("test "), (low, high)))
+        return tag("td", show(name.removeprefix("test "), value), ends, class_="number", data_value=value)
     return _cell(name, value, numeric)
 
 

@@ -111,4 +111,5 @@ def check_maps(input_shape: Sequence[int], least: int, why: str) -> None:
         ValueError: naming the smallest side and where it comes from.
     """
     if len(input_shape) != 3 or min(input_shape[1:]) < least:
-        raise ValueError(f"Expected (C, H, W) maps of at least {least} for {why}, got {tuple(input_shape)}")
+        remedy = "; a row of a table takes an architecture such as mlp" if len(input_shape) == 1 else ""
+        raise ValueError(f"Expected (C, H, W) maps of at least {least} for {why}, got {tuple(input_shape)}{remedy}")

@@ -76,7 +76,8 @@ def ranges(
     if output.exists():
         raise SpecError(f"Expected no file {output}, which may be filled in (--output); remove it, or name another")
     replace_file(output, text)
-    typer.echo(f"{output}: {'filled in from the rows' if from_data else 'replace every ???'}")
+    labels = ", that of the labels' column too: no --target names it" if 'column: "???"' in text else ""
+    typer.echo(f"{output}: {'filled in from the rows' if from_data else f'replace every ???{labels}'}")
     if beside.exists():
         typer.echo(f"{beside}: kept as it is")
     else:

@@ -308,6 +308,8 @@ def test_a_table_of_the_front_hides_what_is_one_value_for_all_and_writes_ends_of
     assert {"price", "own epsilon, pld", "own epsilon, rdp", "accuracy low", "accuracy high", "model"} <= set(hidden)
     assert not {"trial", "own epsilon", "accuracy", "accuracy, test", "certified@0.25"} & set(hidden)
     assert ">98.7 %</td>" in table
+    shown = [re.sub("<.*?>", "", cell) for cell in re.findall(r'<td class="number" data-value="0[^>]*>.*?</td>', table)]
+    assert any(re.fullmatch(r"[\d.]+.% \([\d.]+ to 98\.7.%\)", cell) for cell in shown), "beside the score itself"
 
 
 def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):

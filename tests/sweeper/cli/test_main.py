@@ -230,7 +230,9 @@ def test_beside_a_ranges_file_stands_a_complete_spec(call, table, tmp_path):
     assert f"Expected no file {ranges}, which may be filled in (--output); remove it, or name another" in said
     ranges.unlink()
     spec.write_text("mine", encoding="utf-8")
-    assert f"{spec}: kept as it is" in call("data", "ranges", path, "-o", ranges)[1]
+    printed = call("data", "ranges", path, "-o", ranges)[1]
+    assert f"{ranges}: replace every ???, that of the labels' column too: no --target names it\n" in printed
+    assert f"{spec}: kept as it is" in printed
     assert spec.read_text(encoding="utf-8") == "mine"
 
 

@@ -425,7 +425,7 @@ def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small)
     data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
     (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("models of the line"))
     assert (crosses.name, crosses.y) == (
-        "models of the line (1 of 2) on test rows, 95 % CI ≤ ±5.5 points (moved right)",
+        "models of the line (1 of 2) on test rows,<br>95 % CI ≤ ±5.5 points (moved right)",
         (0.75,),
     )
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
