@@ -129,8 +129,8 @@ def figure_names(*, compared: bool = False) -> tuple[str, ...]:
     return tuple(exporter("figures")(compared=compared))
 
 
-def list_figures(of: object) -> str:
-    """Return a line for each figure: names of those that show something of a sweep or a comparison, then the others.
+def list_figures(of: object) -> tuple[str, str]:
+    """Return the figures that show something of a sweep or a comparison, and what it lacks for the others, in lines.
 
     Args:
         of: the folder of the sweep, or a `sweeper.results.comparison.Comparison`.
@@ -142,7 +142,7 @@ def list_figures(of: object) -> str:
     needs: Mapping[str, str] = exporter("figures")(of)
     names = [name for name, need in needs.items() if not need]
     others = [f"  {name}: needs {need}" for name, need in needs.items() if need]
-    return "\n".join([*names, *([_NOTHING, *others] if others else [])])
+    return "\n".join(names), "\n".join([_NOTHING, *others] if others else [])
 
 
 def draw(source: "Path | FrontRecord", figure: str, paper: Paper | None = None) -> Any:

@@ -234,6 +234,16 @@ class Sweep:
         """
         return trial_frame(self.front())
 
+    @property
+    @called_by_users()
+    def points(self) -> "pd.DataFrame":
+        """Every point as a table; see `sweeper.Front.to_dataframe`.
+
+        Raises:
+            RecordError: there is no front yet, or it cannot be read.
+        """
+        return self.front().to_dataframe()
+
     @called_by_users()
     def rehearsals(self) -> Rehearsed:
         """Return the configurations that were rehearsed before the first trial, best first; none of most sweeps.

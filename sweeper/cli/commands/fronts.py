@@ -86,12 +86,12 @@ def front(
     caption: Caption = False,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
-    from sweeper.results.exporters import Paper, exporter, list_figures
+    from sweeper.results.exporters import Paper, exporter
     from sweeper.results.sweep import load
 
     load(sweep)
     if figure == NAMES_OF_FIGURES:
-        typer.echo(list_figures(sweep))
+        _echo_figures(sweep)
         return
     place = sweep if figure is None else sweep / "figures"  # a figure called front is not the front of the sweep
     paper = Paper.of(preset, width, font, title=not no_title, caption=caption)
@@ -128,7 +128,7 @@ def compare(
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
     from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
-    from sweeper.results.exporters import Paper, exporter, list_figures
+    from sweeper.results.exporters import Paper, exporter
     from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
@@ -142,7 +142,7 @@ def compare(
         log_epsilon=not linear_epsilon,
     )
     if figure == NAMES_OF_FIGURES:
-        typer.echo(list_figures(found))
+        _echo_figures(found)
         return
     paper = Paper.of(preset, width, font, title=not no_title, caption=caption)
     if paper is not None and output is None:
@@ -151,6 +151,16 @@ def compare(
     print_view(comparison_view(found))
     if written is not None:
         typer.echo(_written(written, caption=caption))
+
+
+def _echo_figures(of: object) -> None:
+    """Print the names of figures, one in each line; what is lacking for others goes where no pipe reads."""
+    from sweeper.results.exporters import list_figures
+
+    names, lacking = list_figures(of)
+    typer.echo(names)
+    if lacking:
+        typer.echo(lacking, err=True)
 
 
 def _written(path: Path, *, caption: bool) -> str:

@@ -38,7 +38,8 @@ def test_a_sweep_is_loaded_from_its_folder(ran):
     assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
     assert sweep.price is not None
     assert sweep.price == sweep.front().price
-    frame = sweep.front().to_dataframe()
+    frame = sweep.points
+    assert frame.equals(sweep.front().to_dataframe())
     assert (frame["made_from"] == "").sum() == 6
     assert set(frame["made_from"]) == {"", *MADE_FROM}
 
