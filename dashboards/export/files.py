@@ -148,9 +148,10 @@ def _export(
     if whole is not None:
         return _write(path, whole().encode())
     content, caption = draft.content(kind, format_)
+    written = _write(path, content)
     if caption:
         _write(caption_beside(path), f"{caption}\n".encode())
-    return _write(path, content)
+    return written
 
 
 def check_fits(kinds: Mapping[str, FigureKind[D, Any]], kind: FigureKind[D, Any], data: D, paper: Paper | None) -> None:

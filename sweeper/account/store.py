@@ -331,8 +331,12 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _limit(connection: sa.Connection) -> None:
-    """Bound how long a transaction of PostgreSQL that writes waits for others, and how long it lets others wait."""
+    """Bound how long a transaction of PostgreSQL that writes waits for others, and how long it lets others wait.
+
+    It is on the disk when its commit returns, whatever the server, the database or the role say by default.
+    """
     if connection.get_execution_options().get(_WRITES):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {1000 * BUSY_SECONDS:.0f}")
         silent = 1000 * BUSY_SECONDS * _SILENT_SHARE
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {silent:.0f}")

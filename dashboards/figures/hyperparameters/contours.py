@@ -216,7 +216,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
         "more: it is a guess, not a measurement, and the noise of one score makes no island. Lines are at least half "
         "the 95 % interval of a score apart, where that is known: within less, differences may be chance. Colours "
-        "fade where fewer than three marks are near."
+        "fade where fewer than three marks are near. Between few whole numbers there is nothing to guess."
     ),
     position=102,
     found=lambda info: best_in_words(info, {axis.name: axis for pair in info.shown for axis in pair}.values()),

@@ -159,20 +159,9 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
     name = info.certificate or ""
     on_test = f"{info.on_test[0]} {', '.join(info.on_test[1:])}" if info.on_test else ""
     sure = "" if info.narrow else f" ({info.each[0]})"
-    title = title_below(
-        "; ".join(
-            filter(
-                None,
-                [
-                    f"{label(info.utility)}{sure}",
-                    f"{number_of(len(info.front), 'point')} of the front",
-                    *_terms(info),
-                    on_test,
-                ],
-            )
-        ),
-        info,
-    )
+    shown = f"{number_of(len(info.front), 'point')} of the front"
+    terms = [f"{label(info.utility)}{sure}", shown, *_terms(info), on_test]
+    title = title_below("; ".join(filter(None, terms)), info)
     second = replace(info, scores=info.each[-1])
     xaxis = {"title": {"text": title}, **percent_axis(info.utility)}
     figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(second, name))

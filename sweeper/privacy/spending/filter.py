@@ -25,6 +25,7 @@ from sweeper.privacy.spending._base import TEST, TRAINING, VALIDATION, Budget, E
 from sweeper.rounding import round_up
 
 _ROOM = 1.0 + 1e-6  # for roundings of the costs
+_SPARE_SCORES = 8  # for a release of each trial there is a spare one, up to this part of all
 _SPARE_BLOCKS = 16  # a trial that draws more than it planned does so in blocks of this part of its plan
 
 
@@ -51,8 +52,13 @@ class Filter(Budget):
 
     @classmethod
     def plan_multipliers(cls, request: Request) -> tuple[float, float]:
-        """Return those at which the filter admits every release; it may cost a little more than a fixed number does."""
-        gaussian, counts = cls.cut(request).gaussian, (request.planned_releases, request.planned_points)
+        """Return those at which the filter admits every release; it may cost a little more than a fixed number does.
+
+        Of validation scores it admits some more, for those that a killed attempt loses and its successor draws again.
+        """
+        planned = request.planned_releases
+        spare = min(request.repeats * request.trials, math.ceil(planned / _SPARE_SCORES))
+        gaussian, counts = cls.cut(request).gaussian, (planned + spare, request.planned_points)
         validation, test = (
             sigma * math.sqrt(gaussian.share([gaussian.cost(scores_event(sigma, releases, request.relation))])) * _ROOM
             for sigma, releases in zip(super().plan_multipliers(request), counts, strict=True)

@@ -136,6 +136,17 @@ def test_who_has_waited_sees_what_it_has_waited_for_whatever_the_isolation_of_th
         other.reserve(wants("c", costs(0.6 * left, 1e-9)))
 
 
+def test_a_charge_is_on_the_disk_when_it_returns_whatever_the_database_says_of_commits(server, name):
+    server.ask(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    address = server.address(name)
+    make(address)
+    engine = store._make_engine(address)
+    for writes, setting in ((True, "on"), (False, "off")):
+        own = engine.connect().execution_options(**{store._WRITES: writes})
+        with own as connection, connection.begin():
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
+
+
 def test_a_driver_that_is_stopped_in_a_transaction_loses_it_and_others_go_on(account, address, monkeypatch):
     monkeypatch.setattr(store, "BUSY_SECONDS", 4.0)
     with (

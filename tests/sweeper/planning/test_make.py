@@ -240,14 +240,14 @@ def test_a_sweep_that_resumes_keeps_the_noise_of_its_scores(content, monkeypatch
     assert make_sweep_plan(spec, data, spending=first.spending).shared.noise == first.shared.noise
 
 
-def test_a_filter_admits_every_score_that_is_planned(content):
+def test_a_filter_admits_every_score_that_is_planned_and_some_that_killed_attempts_draw_again(content):
     data = clipless.datasets.load("digits", evaluation="private")
     content["privacy"] = {"sweep_epsilon": 3.0, "epsilon": 1.0, "delta": 1e-4, "accounting": "filter"}
     content |= {"data": {"name": "digits", "evaluation": "private"}, "search": {"trials": 6}}
     content["training"] = {"epochs": 4, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
     plan = make_sweep_plan(Spec.from_mapping(content), data)
     gaussian, noise = plan.spending.gaussian, plan.shared.noise
-    for paid in (noise.paid(6 * 4), noise.paid_test(16)):
+    for paid in (noise.paid(6 * 4 + 3), noise.paid_test(16)):
         assert 0.99 < gaussian.share([gaussian.cost(paid.event)]) <= 1.0
 
 
