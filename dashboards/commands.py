@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dashboards.data import SweepData, read
-from dashboards.export.files import check_fits, export_comparison, export_front
+from dashboards.export.files import check_fits, export_comparison, export_front, whole_caption
 from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import (
     Figure,
@@ -114,6 +114,8 @@ def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None
     def picture(on: Paper) -> NotebookFigure:
         drawn = shown(on)
         size = fit(drawn, on)
-        return NotebookFigure(drawn).lay_out(size.width, size.height, size.scale, size.dots, size.caption)
+        return NotebookFigure(drawn).lay_out(
+            size.width, size.height, size.scale, size.dots, whole_caption(size, kind, data)
+        )
 
     return NotebookFigure(shown(None)).with_pictures(lambda: picture(Paper())) if paper is None else picture(paper)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dashboards.data import SweepData
-from dashboards.export.paper import fit, is_narrow
+from dashboards.export.paper import Layout, fit, is_narrow
 from dashboards.figures import (
     LIGHT,
     Figure,
@@ -125,7 +125,7 @@ class _Draft(Generic[D]):
                 paper = self.paper or Paper()
                 figure = self._draw(kind, narrow=is_narrow(paper), still=True)
                 layout = fit(figure, paper)
-                return render(figure, image.value, layout), layout.caption
+                return render(figure, image.value, layout), whole_caption(layout, kind, self.data)
 
     def _numbers(self, kind: FigureKind[D, Any]) -> Table:
         return kind.numbers(self.data) or refuse(self.kinds, kind, self.data)
@@ -152,6 +152,11 @@ def _export(
     if caption:
         _write(caption_beside(path), f"{caption}\n".encode())
     return written
+
+
+def whole_caption(layout: Layout, kind: FigureKind[D, Any], data: D) -> str:
+    """Return what a laid out figure leaves to a caption and how to read it; empty where it leaves nothing."""
+    return layout.caption and f"{layout.caption} {kind.reading(data)}"
 
 
 def check_fits(kinds: Mapping[str, FigureKind[D, Any]], kind: FigureKind[D, Any], data: D, paper: Paper | None) -> None:

@@ -105,6 +105,10 @@ class FigureKind(Generic[D, I]):
             figure.update_annotations(selector={"text": NOTHING_YET}, text=self.awaits)
         return figure
 
+    def reading(self, data: D) -> str:
+        """Return how to read the figure of ``data``."""
+        return self.caption + self.remarks(data)
+
     def numbers(self, data: D) -> Table:
         """Return the numbers of the figure as a table."""
         return [] if self.rows is None else self.rows(self.info(data))

@@ -172,7 +172,7 @@ Caption = Annotated[
     bool,
     typer.Option(
         "--caption",
-        help="Leave title and small print out, and write them beside the picture as text.",
+        help="Leave title and small print out; write them, and how to read it, beside the picture.",
         rich_help_panel=PAPER,
     ),
 ]

@@ -97,6 +97,7 @@ class SweepRun:
         self._workers = 0  # of this machine, once it is known
         self._scoring: FrontScoring | None = None  # while the front is scored on test rows
         self._stopped: RunResult | None = None  # once somebody asked it to stop after its last trial
+        self._stopper = ""  # who did so first; a service asks again for who is not named
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._unwritten: list[str] = []  # of the troubles at the end
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
@@ -370,7 +371,8 @@ class SweepRun:
             self._steer(news.region)
         for trial, by in news.trials.items():
             self._recorder.stop(trial, stopped_in_words(by))
-        return RunResult(RunEnding.REQUESTED, by=news.stopped_by) if news.stop else None
+        self._stopper = self._stopper or news.stopped_by
+        return RunResult(RunEnding.REQUESTED, by=self._stopper) if news.stop else None
 
     def _steer(self, region: Sequence[str]) -> None:
         names = [objective.name for objective in self._plan.shared.objectives]

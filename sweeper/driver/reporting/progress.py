@@ -493,8 +493,8 @@ def _rehearsing(rehearsals: RehearsalProgress, progress: SweepProgress) -> str:
     if (utility := progress.utility) is not None:
         known = [(one.id, one.best.values[utility.name]) for one in rehearsals.ranked if one.best is not None]
         best_id, value = max(known, key=lambda pair: utility.direction.sign * pair[1], default=("", 0.0))
-        parts += [f"best {utility.name} {value:.3f} ({best_id})"] if known else []
-    return ", ".join([*parts, _times(progress)])
+        parts += [f"best {utility.name} {value:.3f} on {rehearsals.source.in_words} ({best_id})"] if known else []
+    return ", ".join([*parts, _times(progress, "until training")])
 
 
 def _why(first: RankedRehearsal) -> str:
@@ -544,9 +544,9 @@ def _reached(trials: Sequence[str], progress: SweepProgress) -> str:
     return f", {objective.name} {value_text(point, objective.name)}" if objective and point else ""
 
 
-def _times(progress: SweepProgress) -> str:
+def _times(progress: SweepProgress, what: str = "left") -> str:
     remaining = progress.remaining_seconds
-    left = "" if remaining is None or round(remaining) <= 0 else f", about {clock(remaining)} left"
+    left = "" if remaining is None or round(remaining) <= 0 else f", about {clock(remaining)} {what}"
     return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NOTHING_TRAINS}" if progress.waits else "")
 
 

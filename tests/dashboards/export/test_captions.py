@@ -75,7 +75,9 @@ def test_a_caption_is_written_beside_its_picture(sweep, tmp_path, monkeypatch):
     written = export_front(sweep, tmp_path / "front.png", figure="front", paper=paper)
     beside = tmp_path / "front.caption.txt"
     assert sorted(tmp_path.iterdir()) == [beside, written]
-    assert beside.read_text().startswith("digits: accuracy against own epsilon. delta = ")
+    caption = beside.read_text()
+    assert caption.startswith("digits: accuracy against own epsilon. delta = ")
+    assert FIGURES["front"].caption in caption, "what colours, lines and marks are"
 
 
 def test_a_page_has_no_caption_beside_it(sweep, tmp_path):
@@ -87,5 +89,7 @@ def test_a_page_has_no_caption_beside_it(sweep, tmp_path):
 
 def test_a_figure_in_python_has_its_caption(sweep):
     paper = Paper.of("column", None, None, title=True, caption=True)
-    assert draw(sweep.result, "front", paper).caption.startswith("digits: accuracy against own epsilon. delta = ")
+    caption = draw(sweep.result, "front", paper).caption
+    assert caption.startswith("digits: accuracy against own epsilon. delta = ")
+    assert FIGURES["front"].caption in caption
     assert not draw(sweep.result, "front").caption

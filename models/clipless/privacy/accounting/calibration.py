@@ -66,7 +66,7 @@ def noise_multiplier_for(
         noise = _next_noise(noise * math.exp(min(max(excess / slope, -1.0), 1.0)), low, high, tried)
     raise AccountingError(
         f"Expected an epsilon that noise_multipliers from {LEAST_NOISE_MULTIPLIER:g} to {MOST_NOISE_MULTIPLIER:g} can "
-        f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(price, epsilon)}"
+        f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(is_met=high < MOST_NOISE_MULTIPLIER)}"
     )
 
 
@@ -82,8 +82,9 @@ def _clipped_slope(slope: float) -> float:
     return min(max(slope, _FLATTEST), _STEEPEST)
 
 
-def _remedy(price: float, epsilon: float) -> str:
-    if price > epsilon:
+def _remedy(*, is_met: bool) -> str:
+    """Return what to do where no noise costs about epsilon, by whether some costs less."""
+    if not is_met:
         return "even the most noise costs more; raise epsilon or delta, or lower the steps or the sampling_rate"
     return "even the least noise costs less; lower epsilon, or give the noise_multiplier instead"
 

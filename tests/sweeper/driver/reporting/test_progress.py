@@ -144,7 +144,9 @@ def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_
     ]
     assert "rank score" in text
     assert "hypervolume" not in text
-    assert line(shown) == "digits: rehearsing 2/16, best accuracy 0.900 (c0002), 1:00 elapsed, about 3:00 left"
+    assert line(shown) == (
+        "digits: rehearsing 2/16, best accuracy 0.900 on public rows (c0002), 1:00 elapsed, about 3:00 until training"
+    )
 
 
 def test_before_anything_is_shown_nothing_leads_and_the_sweep_may_wait_for_room():
