@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def draw_all(sweep: Path) -> dict[str, Image.Image]:
-    """Return a picture of each figure that the sweep has data for, by its name, as wide as a column where it fits one."""
+    """Return a picture of each figure that the sweep has data for, as wide as a column where it fits one."""
     data, kinds, pictures = read(sweep), sweep_figures(), {}
     for name, kind in kinds.items():
         if needs(kinds, data)[name]:

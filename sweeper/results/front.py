@@ -9,7 +9,7 @@ The gate is here: points of a trial of which an audit contradicts a claim are on
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
@@ -89,13 +89,17 @@ def build_front(
     ledger_entries: int | None = None,
     stages: Iterable[int] = (),
     refused: Mapping[str, str] | None = None,
+    silent: Collection[str] = (),
 ) -> Front:
-    """Find the front among the points that are not ``refused``, and join what a reader must know."""
+    """Find the front among the points that are not ``refused``, and join what a reader must know.
+
+    ``silent`` are the trials that have drawn no noise.
+    """
     objectives = tuple(objectives)
     whole = Front(
         sweep=sweep,
         objectives=objectives,
-        trials={trial.id: FrontTrial.of(trial) for trial in trials},
+        trials={trial.id: FrontTrial.of(trial, begun=trial.id not in silent) for trial in trials},
         points=tuple(points),
         on_front=frozenset(),
         hypervolume=0.0,

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import accumulate
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sweeper.adapters import dump
+from sweeper.adapters import WHEN_KNOWN, dump
 from sweeper.calls import called_by_users
 from sweeper.pareto.dominance import Box, hypervolume_interval
 from sweeper.pareto.knee import knee
@@ -31,7 +31,6 @@ from sweeper.records import (
 from sweeper.rounding import in_brackets
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
-from sweeper.store.trial_standings import OPEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,10 @@ POINT_COLUMNS = ("trial", "epoch", "made_from", "on_front", "price")  # of every
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontTrial:
-    """What a reader of a front needs to know of a trial; ``None`` where no plan was made."""
+    """What a reader of a front needs to know of a trial; ``None`` where no plan was made.
+
+    ``begun`` is false of one that had drawn no noise yet when the front was made, and not said of others.
+    """
 
     config: ConfigValues
     run_id: str | None = None
@@ -55,11 +57,18 @@ class FrontTrial:
     noise_multiplier: float | None = None
     status: str
     reason: str = ""
+    begun: Annotated[bool | None, WHEN_KNOWN] = None
 
     @classmethod
-    def of(cls, trial: Trial) -> "FrontTrial":
+    def of(cls, trial: Trial, *, begun: bool = True) -> "FrontTrial":
         """Summarise a trial."""
-        summary = cls(config=trial.config, run_id=trial.run_id, status=trial.status.value, reason=trial.reason)
+        summary = cls(
+            config=trial.config,
+            run_id=trial.run_id,
+            status=trial.status.value,
+            reason=trial.reason,
+            begun=None if begun else False,
+        )
         plan = trial.plan
         if plan is None:
             return summary
@@ -118,9 +127,8 @@ class FrontRecord:
 
     @property
     def begun(self) -> int:
-        """How many trials have a point or an end of their own; of a sweep that was halted some never began."""
-        scored = {point.trial for point in self.points}
-        return sum(id_ in scored or trial.status not in OPEN for id_, trial in self.trials.items())
+        """How many trials have drawn noise, or ended by themselves; of a sweep that was halted some never began."""
+        return sum(trial.begun is not False for trial in self.trials.values())
 
     @property
     def price(self) -> Price | None:

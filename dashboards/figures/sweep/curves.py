@@ -174,10 +174,10 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _ruler(info: CurvesInfo, last: int, theme: Theme) -> go.Scatter:
-    """The interval of a score as a bar behind the last epoch, at the height where the best trial ends."""
-    end = next(curve.values[-1] for curve in info.curves if curve.trial == info.best)
+    """The interval of a score as a bar right of where the best trial ends."""
+    at, end = next((curve.epochs[-1], curve.values[-1]) for curve in info.curves if curve.trial == info.best)
     return go.Scatter(
-        x=[(1 + _PAD / 2) * last if last > 1 else 1.25],
+        x=[at + _PAD / 2 * last if last > 1 else 1.25],
         y=[end],
         mode="markers",
         marker={"opacity": 0},
@@ -237,14 +237,14 @@ def _group(info: CurvesInfo) -> list[str]:
 
 
 def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, is_named: bool) -> go.Scatter:
-    crowded = len(info.curves) > (_FEW if info.narrow else MANY)
+    is_many, crowded = len(info.curves) > HUES, len(info.curves) > (_FEW if info.narrow else MANY)
     cells = [
         [epsilon, show_epsilon(epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
     ]
     return go.Scatter(
         x=curve.epochs,
         y=curve.values,
-        mode="lines" if len(info.curves) > HUES and not any(curve.intervals) else "lines+markers",
+        mode="lines" if is_many and len(curve.epochs) > 1 and not any(curve.intervals) else "lines+markers",
         line={"color": color, "width": 1.2 if crowded else 1.6},
         marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
         opacity=(0.55 if info.narrow else 0.35) if crowded else 0.75,

@@ -30,6 +30,7 @@ from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.store.sweep_folder import DecisionRow, SweepFolder
+from sweeper.store.trial_standings import OPEN
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow, PlanRow
 
@@ -243,7 +244,14 @@ class Recorder:
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,
+            silent=self._silent(),
         )
+
+    def _silent(self) -> frozenset[str]:
+        """Return the trials that wait, or were ended, before they drew noise."""
+        waiting = {id_ for id_, trial in self.records.trials.items() if trial.status.value in OPEN}
+        waiting -= {point.trial for point in self.records.points.values()}
+        return frozenset(id_ for id_ in waiting if not self.spending.has_drawn(id_))
 
     def _read_sketch(self) -> Sketch | None:
         return None if self._plan.spending.sketch is None else read_sketch(self._folder.sketch)

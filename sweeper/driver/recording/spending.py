@@ -178,6 +178,10 @@ class SpendingRecord:
         more = ceil(trial.plan.epochs / GRANTS) if self._planned.budget is None else 1
         return drawn_by(trial.plan, min(trial.plan.epochs, epoch + more))
 
+    def has_drawn(self, trial: str) -> bool:
+        """Whether an attempt at a trial may have drawn noise."""
+        return any(entry.drawn for entry in self._ledger.entries() if entry.trial == trial)
+
     def check_drawn(self, trial: Trial) -> None:
         """Raise a `TrialError` for an epoch of a trial that has not said that it draws noise, and charge it."""
         if not self._ledger.is_drawn(trial.id):
