@@ -793,6 +793,8 @@ def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended
         answers.append(is_over())
         ask_to_stop(ended)
         answers.append(is_over())
+        ask_to_stop(ended, by="")  # as a service does again, for nobody
+        answers.append(is_over())
         return ()
 
     monkeypatch.setattr(driver, "SHOW_SECONDS", -1.0)
@@ -800,7 +802,7 @@ def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended
     monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
     monkeypatch.setattr(driver.SweepRun, "_late", lambda *_: late)
     manifest = resume(ended, trials=5).manifest()
-    assert answers == [False, True]
+    assert answers == [False, True, True]
     assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, f"{login_name()} asked it to stop")
 
 
