@@ -1,7 +1,7 @@
 """Takes the picture of all figures of a sweep that the guide shows, each with its name.
 
-sweeper run sweeps/digits-asha.yaml --out sweeps-out
-python benchmarks/figure_sheet.py sweeps-out/digits-asha-... docs/images/figures.png
+make demo
+python benchmarks/figure_sheet.py sweeps-out/digits-<time> docs/images/figures.png
 """
 
 import argparse
@@ -16,7 +16,7 @@ from dashboards.figures import needs, sweep_figures
 from sweeper.results.exporters import Paper
 
 ACROSS, WIDTH, ROOM, NAME = 4, 380, 14, 24  # pictures in a row, and pixels: of each, between them, of a name
-COLORS = 64
+COLORS = 256
 
 
 def main() -> None:
