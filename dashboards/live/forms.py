@@ -164,9 +164,10 @@ def _with_more(asked: Asked) -> str:
     """Return what the sweep would cost with further trials, and that nothing proves it; empty where that is fixed."""
     if not asked.with_more or asked.manifest is None:
         return ""
+    unproven = str(state_unproven([EXTENDED])).replace("it was extended", "it would be extended")
     costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
     tests = "; scores of test rows may add to it" * (asked.manifest.spec["privacy"].get("score_noise") is not None)
-    return f" If each costs what the dearest so far did, it is {costs}{tests}. {state_unproven([EXTENDED])}"
+    return f" If each costs what the dearest so far did, it is {costs}{tests}. {unproven}"
 
 
 def _largest(value: Any) -> Any:

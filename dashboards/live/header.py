@@ -17,7 +17,7 @@ from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of, has_begun, total_price, trials_done
 from dashboards.text import delta_text, show, show_epsilon, split_lead, title_of, when
-from sweeper.privacy.pricing import UPPER_BOUND
+from sweeper.privacy.pricing import FIXED, GROWS, UPPER_BOUND
 from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.rounding import number_of
@@ -278,8 +278,10 @@ def _costs(data: SweepData, standing: Standing) -> list[Child]:
     if price is None:
         return [tag("p", "Nothing was spent yet.")]
     more = f" {UPPER_BOUND}" if standing.runs and not price.fixed else ""
-    words = f"at {delta_text(data)}, whichever model you choose. {price.course}{more}"
-    return [_big(show_epsilon(price.epsilon), f"epsilon{price.doubt}"), tag("p", words)]
+    course = FIXED if price.fixed else GROWS
+    words = f"at {delta_text(data)}, whichever model you choose. {course}{more}"
+    why = price.unproven and tag("details", tag("summary", "Why it is not proven"), tag("p", price.unproven))
+    return [_big(show_epsilon(price.epsilon), f"epsilon{price.doubt}"), tag("p", words), why]
 
 
 def _running(standing: Standing, progress: Progress) -> Html:

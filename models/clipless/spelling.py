@@ -5,19 +5,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+_LEAST_BEGINNING = 3  # letters of a name that somebody has not written to its end
 _LIKENESS = 0.5  # of two names that are taken for one, from 0 to 1
 _LIKENESS_OF_FILES = LIKENESS_OF_COLUMNS = 0.7  # of two paths: their folders have many, and many begin and end alike
 
 
 def nearest(name: object, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
-    """Return the known name that a misspelled one is nearest to, None where none is near.
+    """Return the known name that a misspelled one is nearest to, or the one that it begins; None where there is none.
 
-    >>> nearest("Acuracy", ["accuracy", "auroc"])
-    'accuracy'
+    >>> nearest("Acuracy", ["accuracy", "auroc"]), nearest("incom", ["income-per-year", "age"])
+    ('accuracy', 'income-per-year')
     """
-    by_small = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(str(name).lower(), by_small, n=1, cutoff=likeness)
-    return by_small[near[0]] if near else None
+    small, by_small = str(name).lower(), {one.lower(): one for one in known}
+    near = difflib.get_close_matches(small, by_small, n=1, cutoff=likeness)
+    begun = [one for one in by_small if one.startswith(small)] if len(small) >= _LEAST_BEGINNING else []
+    found = near or (begun if len(begun) == 1 else [])
+    return by_small[found[0]] if found else None
 
 
 def did_you_mean(name: object, known: Iterable[str], *, before: str = "") -> str:

@@ -311,5 +311,5 @@ def _refuse_unknown(
         if cell is not None and cell == cell and str(cell) not in missing_markers:
             raise DataError(
                 f"Expected a category among {list_names(column.categories)}, got {str(cell)[:40]!r} in row {row + 1} "
-                f"({where}); correct it, or allow unknown categories, which are zeros as in training"
+                f"({where}); correct it, or allow unknown categories (--allow-unknown), which are zeros as in training"
             )
