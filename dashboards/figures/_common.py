@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._comparable import even_lines, in_lines
+from dashboards.figures._comparable import in_lines
 from dashboards.figures._scores import compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
@@ -45,7 +45,6 @@ FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces w
 _OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
 _HOVER_LINES = 8
 _PAGE_LETTERS = 180  # that fit one row of a legend on a page
-_NAME_LETTERS = 62  # in one line of a legend on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
 _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
 _LEAST_PAD = 0.02  # beyond the outermost hypervolumes
@@ -342,16 +341,11 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
 def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
     """Give a figure on a page room above its axes for the rows of a legend that is too long for one; return it.
 
-    Long names have two lines, for all have the room of the longest. Pictures have their legend below.
+    Pictures have their legend below.
     """
-    if info.still or info.narrow:
-        return figure
-    for trace in figure.data:
-        if len(trace.name or "") > _NAME_LETTERS and "<br>" not in trace.name:
-            trace.name = "<br>".join(even_lines(trace.name, _NAME_LETTERS))
     names = [(trace.name or "").split("<br>") for trace in figure.data if trace.showlegend is not False]
     letters = [max(map(len, lines)) + _SYMBOL_LETTERS for lines in names]
-    if sum(letters) > _PAGE_LETTERS:
+    if not info.still and not info.narrow and sum(letters) > _PAGE_LETTERS:
         across = max(_PAGE_LETTERS // max(letters), 1)  # in several rows all names have the room of the longest
         rows = max(ceil(len(letters) / across), 2) + max(map(len, names)) - 1
         figure.update_layout(margin={"t": _TITLE + _ROW * rows})

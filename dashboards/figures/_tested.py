@@ -140,15 +140,16 @@ def on_test_rows(rows: str) -> str:
 def models_of_line(found: Sequence[Tested], steps: Sequence[Step], scores: str, *, narrow: bool) -> str:
     """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
 
-    Columns say how sure they are below the axis.
+    Columns say how sure they are below the axis. It has two lines, for all names of a legend have the room of the
+    longest.
 
     >>> models_of_line([], [], "360 test rows, 95 % CI ≤ ±6.1 points", narrow=False)
-    'models of the line on 360 test rows, 95 % CI ≤ ±6.1 points'
+    'models of the line on 360 test rows,<br>95 % CI ≤ ±6.1 points'
     >>> models_of_line([], [], "360 test rows, 95 % CI ≤ ±6.1 points", narrow=True)
     'test rows'
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
-    return f"test rows{some}" if narrow else f"models of the line{some} on {scores}"
+    return f"test rows{some}" if narrow else f"models of the line{some} on {scores.replace(', 95', ',<br>95', 1)}"
 
 
 def crosses(
