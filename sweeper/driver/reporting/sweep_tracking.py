@@ -26,6 +26,7 @@ from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_up
 from sweeper.store.notes import Notes, read_notes
+from sweeper.store.trial_standings import NEVER_BEGUN
 from sweeper.tracking.names import (
     BEST_TAG,
     NAME_TAG,
@@ -152,6 +153,8 @@ def _name_trial(front: Front, trial: str) -> dict[str, str]:
 
     The score is that of validation rows, which every trial has: the test scores of some would not compare with it.
     """
+    if front.trials[trial].begun is False:
+        return {NAME_TAG: f"{trial} {NEVER_BEGUN}"}
     found, stage = best_of_trial(front, trial), front.stage_of(trial)
     if found is None:
         return {}

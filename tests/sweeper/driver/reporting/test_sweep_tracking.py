@@ -15,7 +15,7 @@ from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, public_facts, track_model
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
-from sweeper.records import Point, SweepStatus
+from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.results.highlights import value_text
 from sweeper.store.manifest import Manifest
 from sweeper.store.notes import Notes
@@ -136,6 +136,14 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     assert (row in text) != hidden
     assert "2 of its 2 points are on the front of the sweep." in text
     assert text.endswith("[Live page of the sweep](http://p)\n\n## Notes\n\nLook here.\n")
+
+
+def test_a_trial_that_never_began_is_named_so(make_front, trial):
+    told = Told()
+    waited = replace(trial, id="t0002", status=TrialStatus.INTERRUPTED)
+    conclude(told, make_front([POINT], trials=[trial, waited], silent={"t0002"}), status="stopped")
+    names = {one: tags.get("mlflow.runName") for one, tags in told.of("tag")}
+    assert (names["t0001"], names["t0002"]) == ("t0001 0.750 val accuracy, mlp", "t0002 never begun")
 
 
 def test_the_best_of_a_trial_is_that_of_all_its_points(make_front):
