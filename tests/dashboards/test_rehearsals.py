@@ -150,7 +150,6 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     named = [trace.name for trace in figure.data if trace.showlegend is not False and trace.name]
     is_picture = kind is configurations  # of lines, which have names
     assert named == [
-        *["one configuration"] * (not is_picture),
         STAR,
         *["trained as t0001: 83.1 % on validation rows, rehearsed 90.0 %"] * is_picture,
     ]
