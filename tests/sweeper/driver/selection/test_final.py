@@ -29,6 +29,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
+from sweeper.program import program
 from sweeper.records import SweepStatus, TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.service.supervision.supervisor import check_resumable
@@ -293,7 +294,7 @@ def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_th
     said = (
         "A private selection has no winner, for a condition broke, and all that was trained costs more than its budget, "
         "privacy.sweep_epsilon = 0.5: nothing is shown, and how much that is would tell how many were trained. See all "
-        f"of it, at what it costs, with sweeper resume --give-up {hidden.path}, or remove the folder"
+        f"of it, at what it costs, with {program()} resume --give-up {hidden.path}, or remove the folder"
     )
     assert str(waits.value) == said, "which candidate crashed, behind how many others, is a release of all of them"
     for _ in range(2):
