@@ -4,8 +4,8 @@ import re
 from html import unescape
 
 from dashboards.figures import Figure
+from dashboards.figures._common import SMALL_LINE
 
-SMALL_LINE = 15.0  # pixels of margin that a line in small letters takes
 _TERMS = "terms"  # the name of a note below panels
 # What the title of an axis says of it begins behind its name, in small lines or with a semicolon, delta or the box.
 _REST = re.compile(r"; |, (?=delta)|<br>(?=<span|box:)")

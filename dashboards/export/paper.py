@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from math import log10
 from typing import Any
 
-from dashboards.export.captions import SMALL_LINE, take_caption
+from dashboards.export.captions import take_caption
 from dashboards.figures import Figure
+from dashboards.figures._common import SMALL_LINE
 from dashboards.figures._comparable import even_lines
 from dashboards.figures._ticks import thin
 from sweeper.results.exporters import Paper

@@ -63,6 +63,7 @@ class FigureKind(Generic[D, I]):
         plot: draws them.
         rows: returns them as a table; None where there is no such table.
         info_at: computes the numbers for another certificate, which the radius slider of the live page names.
+        gestures: what a pointer does with it, for pages alone; each sentence begins with a space.
         remarks: what the caption says of this data alone: how to read what not every sweep has, and what of very much
             data the figure omits. Each sentence begins with a space.
         topic: which tab of the live page shows it.
@@ -84,6 +85,7 @@ class FigureKind(Generic[D, I]):
     plot: Callable[[I, Theme], go.Figure]
     rows: Callable[[I], Table] | None = None
     info_at: Callable[[D, str], I] | None = None
+    gestures: str = ""
     remarks: Callable[[D], str] = lambda _: ""
     topic: Topic = Topic.SEARCH
     wide: bool = False

@@ -39,6 +39,7 @@ _PAGE_TITLE = 105  # letters of one line of the title of an axis on a page
 _TERMS_LETTERS = 72  # in one line of a column, of the small text below the name of an axis
 _HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
+SMALL_LINE = 15  # pixels of margin that a line of it takes
 SMALL = "<span style='font-size:10.5px'>{}</span>"
 LOG = ", log"  # behind what a logarithmic axis shows
 FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces without one

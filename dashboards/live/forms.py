@@ -18,7 +18,7 @@ from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.summary import total_price
 from dashboards.text import number, setting, show_epsilon
-from sweeper.privacy.pricing import EXTENDED, state_unproven, value_name
+from sweeper.privacy.pricing import value_name
 from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
@@ -45,6 +45,9 @@ _DONE = {
     Action.TAG: "The tag is set.",
     Action.DELETE: "The sweep is deleted; its ledger is kept.",
 }
+_STEERED = (
+    "The price is not proven: it assumes that results do not steer the sweep, and you may extend it because of them."
+)
 _DANGER = (Action.DELETE, Action.STOP, Action.STOP_TRIAL)
 
 
@@ -164,10 +167,9 @@ def _with_more(asked: Asked) -> str:
     """Return what the sweep would cost with further trials, and that nothing proves it; empty where that is fixed."""
     if not asked.with_more or asked.manifest is None:
         return ""
-    unproven = str(state_unproven([EXTENDED])).replace("it was extended", "it would be extended")
     costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
     tests = "; scores of test rows may add to it" * (asked.manifest.spec["privacy"].get("score_noise") is not None)
-    return f" If each costs what the dearest so far did, it is {costs}{tests}. {unproven}"
+    return f" If each costs what the dearest so far did, it is {costs}{tests}. {_STEERED}"
 
 
 def _largest(value: Any) -> Any:

@@ -186,7 +186,7 @@ def _panel(kind: FigureKind[Any, Any]) -> Html:
 
 
 def _figure(kind: FigureKind[Any, Any], inner: Html) -> Html:
-    return tag("figure", inner, tag("figcaption", " ".join(filter(None, (kind.terms, kind.caption)))))
+    return tag("figure", inner, tag("figcaption", " ".join(filter(None, (kind.terms, kind.caption + kind.gestures)))))
 
 
 def _graph(kind: FigureKind[Any, Any]) -> Html:

@@ -100,7 +100,7 @@ def table(comparison: Comparison) -> Html:
 def _row(comparison: Comparison, name: str, run: Run, names: Sequence[str]) -> Html:
     front = run.front
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}{front.price.doubt}"
-    counts = [str(count) for count in (front.begun, len(front.points), len(front.on_front))]
+    counts = [str(count) for count in (front.trials_begun, len(front.points), len(front.on_front))]
     numbers = [
         _tested(comparison, run),
         _value(comparison, run),

@@ -116,7 +116,7 @@ def _cells(sweep: Sweep) -> list[RenderableType]:
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     found = None if judged is None else best(front.front_points, judged)
     return [
-        str(front.begun),
+        str(front.trials_begun),
         _Cell(
             "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}"
         ),

@@ -116,7 +116,7 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
         row |= dict(zip(_BEST_ENDS, shown.interval or (), strict=False))
     row |= {} if front.price is None else {"price": front.price.epsilon}
     ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
-    return row | {"trials": front.begun, "hypervolume": front.hypervolume, **dict(ends)}
+    return row | {"trials": front.trials_begun, "hypervolume": front.hypervolume, **dict(ends)}
 
 
 def _warn(trouble: str | None) -> None:

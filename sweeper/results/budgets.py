@@ -68,7 +68,7 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
 def description(front: Front, *, status: str, page: str | None = None) -> str:
     """Return what a sweep found and costs, as Markdown for those who see its run alone."""
     points = number_of(front.total, "point")
-    counts = f"{number_of(front.begun, 'trial')}, {len(front.on_front)} of {points} on the front"
+    counts = f"{number_of(front.trials_begun, 'trial')}, {len(front.on_front)} of {points} on the front"
     blocks = [f"**{escape_markdown(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")

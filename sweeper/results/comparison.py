@@ -190,7 +190,7 @@ class Comparison:
             {
                 "name": group.name,
                 "sweep": run.label,
-                "trials": run.front.begun,
+                "trials": run.front.trials_begun,
                 "points": run.front.total,
                 "on_front": len(run.front.on_front),
                 "hypervolume": run.hypervolume,

@@ -126,7 +126,7 @@ class FrontRecord:
         return len(self.points) if self.of_points is None else self.of_points
 
     @property
-    def begun(self) -> int:
+    def trials_begun(self) -> int:
         """How many trials have drawn noise, or ended by themselves; of a sweep that was halted some never began."""
         return sum(trial.begun is not False for trial in self.trials.values())
 

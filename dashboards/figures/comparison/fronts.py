@@ -67,7 +67,7 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
         for run in group.runs:
             steps = staircase((*run.front.front_points, *run.front.points), name, objective.direction)
             on_test = best_tested(run.front, steps, name)
-            lines.append(RunLine(group.name, run.label, steps, run.front.price, run.front.begun, on_test))
+            lines.append(RunLine(group.name, run.label, steps, run.front.price, run.front.trials_begun, on_test))
     return OverlayInfo(
         **compared(comparison, f"{label(name)} against {OWN}", objective=name),
         objective=name,

@@ -156,7 +156,7 @@ def _own_name(info: VolumesInfo, group: Group, i: int) -> str:
     """The row of a run: which of its spec it is, how many trials it trained, and its price."""
     run = group.runs[i]
     name = f"{escape(group.name)}{f', run {i + 1}' if len(group.runs) > 1 else ''}"
-    trials, price = number_of(run.front.begun, "trial"), prices_in_words([run.front.price])
+    trials, price = number_of(run.front.trials_begun, "trial"), prices_in_words([run.front.price])
     if info.narrow:
         return f"{name}: {trials}<br>{price.replace(': epsilon', '')}"
     return f"{name}<br>{trials}, {price}"

@@ -355,14 +355,15 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     summary="one line per trial, through its configuration to what it reached",
     caption=(
         "One line per trial or rehearsed configuration, through its settings to what it reached in its best point, "
-        "the one of best utility. Drag along an axis to keep only the lines that pass there; drag a name to move an "
-        "axis. Axes have the scale and the ends that the spec declares. Colours are for the score; where own epsilons "
+        "the one of best utility. Axes have the scale and the ends that the spec declares. Colours are for the score; "
+        "where own epsilons "
         "are far apart, which changes scores, for how far it is behind the best one of all trials at an own epsilon "
         "that is no larger: the distance from the front. Where less than a quarter of the trials got there, a line has "
         "the colour of the worst on a page, and is grey in a picture. "
         "Settings that go with what is better beyond chance stand next to the results, with their rank correlation "
         "(Spearman), or with the better one of two names."
     ),
+    gestures=" Drag along an axis to keep only the lines that pass there; drag a name to move an axis.",
     position=100,
     found=lambda info: best_in_words(info, in_order(info)[:_SETTINGS_SAID]),
     info=info,

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
+    SMALL_LINE,
     bar_key,
     header,
     interval_bars,
@@ -34,7 +35,7 @@ _FEWEST = 5  # pairs that an order is said of
 _LEAST_TRIALS = 4  # of fewer, there is no order that a later stage could change
 _BESIDE = (0.03, 0.06)  # of the way to the next stage, between trials that would lie on each other; in a column
 _APART = 0.02  # of the values of such trials at most, as a share of all
-_BELOW, _LINE, _SMALL_LINE = 62, 17, 15  # pixels below axes with one line of ticks and of title, and further lines
+_BELOW, _LINE = 62, 17  # pixels below axes with one line of ticks and of title, and of a further line of ticks
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
 
 
@@ -171,7 +172,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=400,
         xaxis=axis,
         yaxis={**axis_of_value, "title": {"text": f"best {axis_of_value['title']['text']}"}},
-        margin={"b": _BELOW + _LINE * lines + _SMALL_LINE * title.count("<br>")},
+        margin={"b": _BELOW + _LINE * lines + SMALL_LINE * title.count("<br>")},
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])

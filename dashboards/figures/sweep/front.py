@@ -323,9 +323,10 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
         "utility against own epsilon: the line is what is achievable at one of at most x, points below it trade "
         "utility for a certificate; the ring is the knee"
     ),
-    caption=(
-        "The line is what is achievable at an own epsilon ≤ x. Hover over a point for its trial, epoch and "
-        "configuration. The axes show the front; a double click shows all points, the next one the front again."
+    caption="The line is what is achievable at an own epsilon ≤ x. The axes show the front.",
+    gestures=(
+        " Hover over a point for its trial, epoch and configuration. A double click shows all points, the next one the "
+        "front again."
     ),
     position=10,
     found=_found,

@@ -25,7 +25,7 @@ from sweeper.privacy.spending._base import TEST, TRAINING, VALIDATION, Budget, E
 from sweeper.rounding import round_up
 
 _ROOM = 1.0 + 1e-6  # for roundings of the costs
-_SPARE_SCORES = 8  # for a release of each trial there is a spare one, up to this part of all
+_SPARE_SCORES = 8  # there are as many spare releases of scores as trainings, up to this part of all
 _SPARE_BLOCKS = 16  # a trial that draws more than it planned does so in blocks of this part of its plan
 
 

@@ -78,6 +78,8 @@ def test_a_caption_is_written_beside_its_picture(sweep, tmp_path, monkeypatch):
     caption = beside.read_text()
     assert caption.startswith("digits: accuracy against own epsilon. delta = ")
     assert FIGURES["front"].caption in caption, "what colours, lines and marks are"
+    assert FIGURES["front"].gestures
+    assert FIGURES["front"].gestures not in caption, "a paper has no pointer"
 
 
 def test_a_page_has_no_caption_beside_it(sweep, tmp_path):
@@ -93,3 +95,8 @@ def test_a_figure_in_python_has_its_caption(sweep):
     assert caption.startswith("digits: accuracy against own epsilon. delta = ")
     assert FIGURES["front"].caption in caption
     assert not draw(sweep.result, "front").caption
+
+
+@pytest.mark.parametrize("name", sweep_figures())
+def test_no_caption_speaks_of_a_pointer(name):
+    assert not {"hover", "click", "drag"} & words(sweep_figures()[name].caption.lower())

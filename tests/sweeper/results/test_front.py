@@ -168,9 +168,9 @@ def test_trials_that_never_began_are_not_counted(make_front, make_point, trial):
     statuses = {"t0001": "completed", "t0002": "interrupted", "t0003": "failed", "t0004": "interrupted"}
     trials = [replace(trial, id=id_, status=TrialStatus(status)) for id_, status in statuses.items()]
     front = make_front([make_point("t0001", 1, 1.0, 0.9, 0.1)], trials=trials, silent={"t0004"})
-    assert (front.begun, len(front.trials)) == (3, 4)
+    assert (front.trials_begun, len(front.trials)) == (3, 4)
     assert [one.get("begun") for one in front.to_json()["trials"].values()] == [None, None, None, False]
-    assert parse_front(front.to_json(), "front.json").begun == 3
+    assert parse_front(front.to_json(), "front.json").trials_begun == 3
     assert "completed; 3 trials, " in description(front, status="completed")
     row = compare([("a", front), ("b", front)]).rows()[0]
     assert row["trials"] == 3

@@ -895,10 +895,10 @@ def test_a_trial_has_begun_from_its_draw_on_and_waits_again_after_another_plan(k
     assert recorder.has_begun("t0001")
     recorder.on_plan("t0001", replace(plan_row, attempt="second"))
     assert not recorder.has_begun("t0001")
-    assert recorder.front().begun == 1, "it has drawn noise in its first attempt"
+    assert recorder.front().trials_begun == 1, "it has drawn noise in its first attempt"
     recorder.on_start("t0002", {"trial": "t0002", "proposal": {}})
     recorder.on_plan("t0002", plan_row)
-    assert [recorder.front().begun, len(recorder.front().trials)] == [1, 2]
+    assert [recorder.front().trials_begun, len(recorder.front().trials)] == [1, 2]
 
 
 @pytest.mark.parametrize("done", [False, True])
