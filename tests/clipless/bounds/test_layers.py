@@ -197,7 +197,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES)
 def test_no_search_exceeds_a_bound_and_tight_ones_are_attained(case):
     layer, shape, attained = CASES[case]

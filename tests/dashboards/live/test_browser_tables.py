@@ -47,6 +47,7 @@ def work(page):
     page.wait_for_function("document.querySelector('.chosen .js-plotly-plot').layout.xaxis.type === 'log'")
 
 
+@pytest.mark.long
 def test_trials_are_filtered_sorted_reduced_and_compared_and_the_address_has_it(visit):
     page = visit(f"?sweep={ENDED}&tab=trials")
     work(page)

@@ -119,7 +119,8 @@ def test_the_same_account_lives_in_postgresql_where_one_of_two_wins_too(address,
     assert Account(address, clock=lambda: DAY).balance().sweeps["s"].is_open is False
 
 
-@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("level", ["serializable", "read committed", "repeatable read"])
 def test_who_has_waited_sees_what_it_has_waited_for_whatever_the_isolation_of_the_database_is(server, name, level):
     server.ask(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
     left = make(server.address(name)).balance().left((ALL_ROWS, Side.TRAINING)).square

@@ -217,14 +217,14 @@ BOUNCING = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("curves", "rows", "std"),
     [
         (COLLAPSING, 6000, 0.01),
-        *(
-            pytest.param(*one, marks=pytest.mark.long)
-            for one in ((COLLAPSING, 1500, 0.02), (BOUNCING, 6000, 0.01), (BOUNCING, 1500, 0.02))
-        ),
+        (COLLAPSING, 1500, 0.02),
+        (BOUNCING, 6000, 0.01),
+        (BOUNCING, 1500, 0.02),
     ],
     ids=["collapsing", "collapsing, noisier", "bouncing", "bouncing, noisier"],
 )
@@ -262,7 +262,8 @@ def test_intervals_cover_trainings_that_fall_in_their_last_epoch(trial, fall, st
     assert np.mean(of_fallen) > 0.7
 
 
-@pytest.mark.parametrize("follows", [1.0, 0.8, 0.0])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("follows", [0.8, 1.0, 0.0])
 def test_the_luckiest_of_models_that_have_learnt_nothing_is_not_called_better_than_chance(trial, follows):
     """Labels are coins, and each model errs on rows of its own, as after the epoch before up to a correlation."""
     rng, rows, covered = np.random.default_rng(5), 2000, []
@@ -277,6 +278,7 @@ def test_the_luckiest_of_models_that_have_learnt_nothing_is_not_called_better_th
     assert np.mean(covered) > 0.9
 
 
+@pytest.mark.long
 def test_nor_is_the_luckiest_where_one_class_is_rare(trial):
     """Labels are coins of which one in ten is 1, and models call 16 % of the rows so, each other ones."""
     rng, covered, rows = np.random.default_rng(8), [], 1000
@@ -291,6 +293,7 @@ def test_nor_is_the_luckiest_where_one_class_is_rare(trial):
     assert np.mean(covered) > 0.93
 
 
+@pytest.mark.long
 def test_one_far_above_many_that_are_alike_is_not_drawn_to_them(trial):
     rng, covered = np.random.default_rng(6), []
     truth = 0.5 + 0.4 * (np.arange(24) == 0)
@@ -350,7 +353,8 @@ def released_beside_little_noise(one, rows_of_class, seed, *, noise=0.1):
     return replace(point, values=point.values | {name: float(one) for name, one in values.items()}, errors=told)
 
 
-@pytest.mark.parametrize(("rows_of_class", "count"), [(0, 1), (1, 1), (0, 8)], ids=["none", "one", "releases agree"])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("rows_of_class", "count"), [(0, 8), (0, 1), (1, 1)], ids=["releases agree", "none", "one"])
 def test_of_a_class_that_may_have_no_row_nothing_is_known_however_little_the_noise(trial, rows_of_class, count):
     trials = [trial(number, 0.0005, rows=200) for number in range(1, count + 1)]
     points = [released_beside_little_noise(one, rows_of_class, seed) for seed, one in enumerate(trials)]
@@ -362,7 +366,8 @@ def test_of_a_class_that_may_have_no_row_nothing_is_known_however_little_the_noi
         assert found.interval(recall_name(0))[0] > 0.95
 
 
-@pytest.mark.parametrize(("std", "known"), [(0.6, False), (0.3, False), (0.05, True)])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("std", "known"), [(0.3, False), (0.6, False), (0.05, True)])
 def test_many_releases_say_no_more_of_an_auroc_than_one_where_noise_hides_the_classes(trial, std, known):
     """All divide by sizes that are noise, which draws them to one half alike."""
     rng, count = np.random.default_rng(7), 60
@@ -500,7 +505,8 @@ def test_what_shares_the_noise_of_the_score_that_chose_a_winner_lies_in_its_inte
     assert np.mean(covered) >= 0.87, "0.95 but for the chance of sixty; 0.5 to 0.6 with the luck of the winner"
 
 
-@pytest.mark.parametrize("count", [pytest.param(40, marks=pytest.mark.long), 1])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [40, 1])
 def test_the_recall_of_the_best_of_a_sweep_is_cleared_of_the_luck_of_its_balanced_accuracy(trial, count):
     """Thresholds differ, and so do recalls: they alone do not tell that the best one was lucky."""
     rng, source, covered, lucky = np.random.default_rng(11), SeededSource(5), [], []

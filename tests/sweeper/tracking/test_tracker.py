@@ -466,6 +466,7 @@ def runs_at(where):
     return {**find_runs(client, where), **told}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ids", [("first", "second"), ("first", None), (None, "first")])
 def test_two_sweeps_of_one_name_and_moment_have_runs_of_their_own(ids, track):
     """One of them may be of an earlier version, without an id."""
