@@ -1,7 +1,7 @@
 "use strict";
 // Forms that change something: they are sent to the REST API, which decides, and say what it answers.
 (() => {
-  const { byId, go } = sweeperBrowser;
+  const { byId, go, load } = sweeperBrowser;
   const TYPES = { json: "application/json", yaml: "application/yaml" };
   const unique = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const headers = (form) => {
@@ -113,6 +113,22 @@
       button.disabled = true;
     }
   };
+  // What an extension would cost follows the number that is typed.
+  let typed;
+  const reprice = async (field) => {
+    const further = field.valueAsNumber - field.dataset.soFar;
+    if (!field.isConnected || !(further >= 1)) return;
+    const answer = await load(`/live/part/action${location.search}&further=${further}`).then((got) => got.text(), () => "");
+    const price = new DOMParser().parseFromString(answer, "text/html").querySelector(".price");
+    if (price && field.isConnected && field.valueAsNumber - field.dataset.soFar === further) {
+      field.form.querySelector(".price").replaceWith(price);
+    }
+  };
+  document.addEventListener("input", ({ target }) => {
+    if (!target.dataset?.soFar) return;
+    clearTimeout(typed);
+    typed = setTimeout(() => reprice(target), 400);
+  });
   const soon = (area, delay) => {
     area.form.querySelector("button[type=submit]").disabled = true;
     latest = undefined;

@@ -17,6 +17,7 @@ from dashboards.figures._common import (
     epsilon_axis,
     interval_bars,
     interval_row,
+    label,
     new_figure,
     percent_axis,
     reached,
@@ -207,11 +208,13 @@ def _marked(
 
 
 def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
-    """An axis of several values: shares of rows, what the first is called, or scores where they differ in kind."""
+    """An axis of several values: shares of rows, what the first is called, or all their kinds where they differ."""
     if not names:
         return {}
     if len({_measure(name) for name in names}) > 1:
-        return {"title": {"text": f"score{beside(info)}".replace(", 95", ",<br>95")}, **percent_axis(*names)}
+        kinds = dict.fromkeys(label(name) if radius_of(name) is None else "certified accuracy" for name in names)
+        title = f"{' and '.join(kinds)}{beside(info)}"
+        return {"title": {"text": title.replace(", 95", ",<br>95")}, **percent_axis(*names)}
     if _measure(names[0]) != "accuracy":
         return value_axis(info, names[0]) | percent_axis(*names)
     title = f"rows decided correctly{beside(info)}".replace(", 95", ",<br>95")

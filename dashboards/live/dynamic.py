@@ -31,7 +31,8 @@ from sweeper.service.supervision.states import Standing
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steered
 
-_FURTHER = 1, 10  # trials, of which the form of an extension says the price
+_FURTHER = 1, 10  # trials, of which the form of an extension says the price before somebody types a number
+_MOST_FURTHER = 10_000
 PARTS = ("sweeps", "head", "trial", "trial-records", "action")
 PARTS_OF_ACCOUNTS = ("accounts", "account", "entries", "verdict")
 _OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
@@ -207,14 +208,15 @@ class DynamicFragments:
             trial_page.known_trial(snapshot.sweep(), view.trial)
         manifest, region = self._manifest(snapshot), _region(snapshot)
         hides = manifest is None or manifest.selects_privately
-        more = self._with_more(snapshot) if view.action is Action.EXTEND and not hides else {}
+        more = self._with_more(snapshot, view.further) if view.action is Action.EXTEND and not hides else {}
         asked = forms.Asked(
             view=view, data=snapshot.data, manifest=manifest, region=region, with_more=more, key=rights.key
         )
         return forms.form(asked)
 
-    def _with_more(self, snapshot: Snapshot) -> Mapping[int, float]:
+    def _with_more(self, snapshot: Snapshot, further: int) -> Mapping[int, float]:
         """Return the price of a sweep that nothing fixes with further trials; none where it is not known."""
+        numbers = (min(further, _MOST_FURTHER),) if further else _FURTHER
         data = snapshot.data
         if data is None or data.result.claim.exploratory:
             return {}
@@ -230,11 +232,11 @@ class DynamicFragments:
                 return spending.prices(charged.with_more(trials, like), price.delta, tight=tight)["winner"].epsilon
 
             distinct = {(entry.planned, entry.planned_scores): entry for entry in ledger.entries() if entry.drawn}
-            dearest = max(distinct.values(), key=lambda like: cost(_FURTHER[-1], like), default=None)
-            return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in _FURTHER}
+            dearest = max(distinct.values(), key=lambda like: cost(numbers[-1], like), default=None)
+            return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in numbers}
 
         with suppress(RecordError):
-            return snapshot.once("with more", make)
+            return snapshot.once(f"with {numbers} more", make)
         return {}
 
     def _manifest(self, snapshot: Snapshot) -> Manifest | None:

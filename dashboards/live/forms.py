@@ -113,7 +113,7 @@ def price_of(action: Action, asked: Asked) -> str:
     spent = _spent(asked.data)
     match action:
         case Action.STOP | Action.STOP_TRIAL:
-            return f"nothing more. What was drawn stays spent{spent}."
+            return f"nothing beyond the epochs that run now, which end first. What was drawn stays spent{spent}."
         case Action.RESUME:
             return _price_of_trials(asked, "the trials that are left")
         case Action.EXTEND:
@@ -254,7 +254,8 @@ def _example(manifest: Manifest | None) -> str:
 
 def _trials_field(asked: Asked) -> Html:
     least = 1 if asked.manifest is None else asked.manifest.course.trials
-    control = _input("trials", name="trials", type="number", min=least, max=1_000_000, value=least + 1, required=True)
+    numbers = {"min": least, "max": 1_000_000, "value": least + 1, "data_so_far": least}
+    control = _input("trials", name="trials", type="number", required=True, **numbers)
     return _field("trials", "Trials in all, those that ran included", control, f"{least} so far")
 
 

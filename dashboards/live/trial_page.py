@@ -169,9 +169,9 @@ def _configuration(data: SweepData, id_: str) -> Html:
     varying = set(data.varying)
     rows = []
     for name, value in data.settings[id_].items():
-        searched = tag("td", "searched" if name in varying else "the spec")
-        rows.append(tag("tr", tag("th", name, scope="row"), tag("td", setting(value)), searched))
-    heads = each("th", ["hyperparameter", "value", "from"], scope="col")
+        differs = tag("td", "differs" if name in varying else "is the same")
+        rows.append(tag("tr", tag("th", name, scope="row"), tag("td", setting(value)), differs))
+    heads = each("th", ["hyperparameter", "value", "in other trials"], scope="col")
     return section("configuration", "Configuration", scrolling_table(heads, rows))
 
 

@@ -68,6 +68,9 @@ class View:
     accounts: bool = False  # whether it is the list of accounts
     account: str = ""  # name of the account that is shown
     behind: int = 0  # how many of its newest entries are left out
+    further: int = (
+        0  # trials beyond those of the sweep, whose price the form of an extension says; 0 for the usual ones
+    )
 
     @classmethod
     def parse(cls, query: str) -> "View":
@@ -99,6 +102,7 @@ class View:
             accounts=said.get("accounts") == "1",
             account=said.get("account", ""),
             behind=_count(said.get("behind", "")),
+            further=_count(said.get("further", "")),
             action=Action(action) if (action := said.get("do", "")) in {known.value for known in Action} else None,
         )
 
@@ -118,6 +122,7 @@ class View:
         pairs += [("accounts", "1")] if self.accounts else []
         pairs += [("account", self.account)] if self.account else []
         pairs += [("behind", str(self.behind))] if self.behind else []
+        pairs += [("further", str(self.further))] if self.further else []
         pairs += [("do", self.action.value)] if self.action else []
         return f"?{urlencode(pairs)}" if pairs else ""
 

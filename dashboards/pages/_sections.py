@@ -45,7 +45,10 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 _BASES = {
     Basis.PROFILE: "the privacy profile of everything that was paid for",
-    Basis.RENYI: "the Renyi divergences of everything that was paid for",
+    Basis.RENYI: (
+        "the Renyi divergences of everything that was paid for, which allow more than the loss distributions that a "
+        "finished sweep is priced by"
+    ),
     Basis.PAIR: "epsilon and delta alone, which allow more than most mechanisms do",
 }
 
@@ -427,12 +430,12 @@ def claim(data: SweepData) -> Html:
         always.append(f"Certified radii are Euclidean, in {claimed.radius_unit}.")
     else:
         conditions = tuple(one for one in conditions if one != CERTIFIED_MODEL)
-    columns = {"Conditions": (*always, *conditions), "Taken as public": claimed.public}
+    parts = {"Conditions": (*always, *conditions), "Taken as public": claimed.public}
     lists = (
-        tag("div", tag("h3", heading), tag("ul", each("li", sentences), class_="plain"))
-        for heading, sentences in columns.items()
+        join([tag("h3", heading), tag("ul", each("li", sentences), class_="plain columns")])
+        for heading, sentences in parts.items()
     )
-    return section("claim", "What is claimed, and what is not", tag("div", *lists, class_="two"))
+    return section("claim", "What is claimed, and what is not", *lists)
 
 
 def attacks(data: SweepData) -> Html | None:

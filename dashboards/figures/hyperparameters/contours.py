@@ -45,7 +45,7 @@ from dashboards.figures.hyperparameters._pairs import (
 )
 
 MOST_PANELS = 2
-_SIZE = 11  # pixels of a mark
+_SIZE, _SIZE_IN_COLUMN = 11, 8  # pixels of a mark
 _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
 _FEW_WHOLE = 8  # whole numbers from end to end, between which nothing is filled
@@ -97,7 +97,10 @@ def rows(info: ContoursInfo) -> Table:
 
 def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the contours on one scale of colours."""
+    info = replace(info, shown=info.shown[:1]) if info.narrow else info
     info = replace(info, title=info.title + pairs_in_words(find_axes(info), len(info.shown)))
+    if info.narrow and info.shown:
+        info = replace(info, terms=f"{info.terms}; colours are {_between(info)}")
     figure = panels(info, theme, len(info.shown), columns=MOST_PANELS)
     for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), MOST_PANELS), info.shown, strict=True)):
         chosen = stars_last(info, both(x, y))
@@ -108,7 +111,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         ticks = levels or rounded_ticks(low, high)
         bar = {
             "showscale": not first,
-            "colorbar": color_bar(f"{label(info.color_name)}<br>{_between(info)}")
+            "colorbar": color_bar(label(info.color_name) + ("" if info.narrow else f"<br>({_between(info)})"))
             | {"tickvals": ticks, "ticktext": texts_of(ticks, info.color_name)},
         }
         scale = {"colorscale": theme.colorscale()}
@@ -118,7 +121,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(drawn, rows=[place["row"]] * len(drawn), cols=[place["col"]] * len(drawn))
         outline = {"width": 1.2, "color": theme.ink}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
-        marker |= symbols(is_trained(info, chosen), _SIZE)
+        marker |= symbols(is_trained(info, chosen), _SIZE_IN_COLUMN if info.narrow else _SIZE)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, MOST_PANELS))
     return figure
@@ -126,7 +129,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _between(info: ContoursInfo) -> str:
     """What the colours between marks are, and where lines are."""
-    return f"({_BETWEEN}; lines at the ticks)" if _levels(info) else f"({_BETWEEN})"
+    return f"{_BETWEEN}; lines at the ticks" if _levels(info) else _BETWEEN
 
 
 def _levels(info: ContoursInfo) -> list[float]:
@@ -225,7 +228,6 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
-    for_paper=False,
     needs=(
         f"{_LEAST_MARKS} trials whose hyperparameters explain the utility (R² ≥ {UNEXPLAINED}), "
         "two of them numbers with three values"

@@ -229,6 +229,5 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
-    for_paper=False,
     needs=f"{_LEAST_STAYS} trials on two workers, two of them on one, outside a private selection",
 )

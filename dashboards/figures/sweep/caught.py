@@ -11,6 +11,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from clipless.privacy.exposure import Basis
 from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
@@ -69,6 +70,7 @@ class CaughtInfo(FigureInfo):
     certified_scores: str  # of which rows that is, and how sure where it is noisy
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
+    is_loose: bool  # whether that is by Renyi divergences, as until a sweep ends
     doubt: str  # behind that price, where it is not proven
 
 
@@ -79,6 +81,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
     front = tuple(point for point in usable if point.key in data.result.on_front)
     dominated = [point for point in usable if point.key not in data.result.on_front]
     price = data.result.price
+    risk = None if price is None or price.exposure is None else price.exposure.risk
     texts = zip(hover_texts(data, front), front, strict=True)
     steps = staircase((*front, *dominated), utility, data.direction(utility), at=_place_of)
     return CaughtInfo(
@@ -91,7 +94,8 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         lines=references(data, utility),
         certified_scores=certified_in_words(data),
         finals_first=finals_first(usable),
-        at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
+        at_price=None if risk is None else risk.caught[1],
+        is_loose=risk is not None and risk.basis is Basis.RENYI,
         doubt="" if price is None else price.doubt,
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
@@ -152,15 +156,16 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
     if info.at_price is not None:
         name = f"{PRICE_OF_SWEEP}{info.doubt}"
+        share = f"{percent(info.at_price)}{', a loose bound' if info.is_loose else ''}"
         if _is_near(info):
             line = {"color": theme.ink, "dash": "dash", "width": 1.5}
             figure.add_vline(x=price[0], line=line)
-            key = f"caught at the {name}: {percent(info.at_price)}"
+            key = f"caught at the {name}: {share}"
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=key))
         else:  # an arrow in the key, for there is no line
             arrow = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
             where = f"at the {'price' if info.narrow else name}"
-            far = f"{'' if info.narrow else 'caught '}{where}: {percent(info.at_price)}, beyond the axis"
+            far = f"{'' if info.narrow else 'caught '}{where}: {share}, beyond the axis"
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=arrow, name=far))
             at = {"x": 1, "y": 0.03, "xref": "paper", "yref": "paper", "xanchor": "right", "showarrow": False}
             figure.add_annotation(name="far", text="\N{BLACK RIGHT-POINTING TRIANGLE}", font={"color": theme.ink}, **at)
@@ -230,9 +235,8 @@ def _marks(info: CaughtInfo) -> FrontMarks:
 def _found(info: CaughtInfo) -> str:
     said = "Exploratory, no guarantee. " if info.exploratory else ""
     if info.at_price is not None:
-        said += (
-            f"At the price of the sweep{info.doubt} an attacker finds at most {percent(info.at_price)} of the rows. "
-        )
+        said += f"At the price of the sweep{info.doubt} an attacker finds at most {percent(info.at_price)} of the rows"
+        said += ", by a bound that is loose until the sweep ends. " if info.is_loose else ". "
     if info.steps:
         step = info.steps[-1]
         share = percent(_GUESSING + step.epsilon / 100.0)

@@ -225,9 +225,17 @@ def test_axes_of_numbers_in_a_column_have_as_many_ticks_as_fit(sweep):
     assert (flat.layout.xaxis.nticks, flat.layout.yaxis.nticks) == (6, 8)
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", ["configurations", "contours", "workers"])
-def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path, name):
+def test_contours_in_a_column_are_one_panel_and_say_below_what_colours_are(sweep):
+    wide, column = (FIGURES["contours"].draw(sweep, narrow=narrow, still=True) for narrow in (False, True))
+    assert "1\N{NO-BREAK SPACE}of" in column.layout.title.text
+    bar = next(trace.colorbar.title.text for trace in column.data if trace.type == "contour")
+    assert "guessed" not in bar, "it has a panel's height alone"
+    assert any("guessed between marks" in (one.text or "") for one in column.layout.annotations)
+    assert any("guessed" in (trace.colorbar.title.text or "") for trace in wide.data if trace.type == "contour")
+
+
+def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path):
+    name = "configurations"
     said = f"got {name}, which is for pages; leave out its preset and width, or choose one of front, caught, price"
     with pytest.raises(ExportError, match=said) as caught:
         export_front(sweep, tmp_path / "one.png", figure=name, paper=of("column"))

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
@@ -16,7 +17,7 @@ from sweeper.store.requests import steered
 from sweeper.store.sweep_folder import SweepFolder
 
 from .browsing import PATIENCE, drawn, query, serving
-from .conftest import ENDED, PLAN, RUNNING
+from .conftest import ENDED, EVENT, PLAN, RUNNING
 from .test_dynamic import describe
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
@@ -391,6 +392,23 @@ def test_a_form_states_the_price_of_the_moment_it_is_opened(visit, out):
     expect(page.locator("#part-head")).to_contain_text("40.8")
     page.get_by_role("link", name="Delete", exact=True).click()
     expect(page.locator(".price")).to_contain_text("epsilon 40.8")
+
+
+@pytest.mark.long
+def test_what_an_extension_would_cost_follows_the_number_that_is_typed(visit, out):
+    folder = SweepFolder(out / ENDED)
+    describe(folder, "completed")
+    ledger = Ledger(folder.ledger)
+    ledger.open("t0001", EVENT, marked=True)
+    ledger.draw("t0001")
+    page = visit(f"?sweep={ENDED}&do=extend")
+    expect(page.locator(".price")).to_contain_text("with 1 more and about")
+    field = page.get_by_label("Trials in all")
+    field.fill(str(int(field.get_attribute("data-so-far")) + 7))
+    expect(page.locator(".price")).to_contain_text("with 7 more.")
+    field.fill("0")
+    page.wait_for_timeout(600)
+    expect(page.locator(".price")).to_contain_text("with 7 more.")
 
 
 @pytest.mark.long

@@ -336,6 +336,10 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
     for more in (1, 10):
         epsilon = price([*spent, *[rare] * more], 1e-4, tight=True).epsilon
         assert f"about {show_epsilon(epsilon)} with {more} more" in page
+        one = show("part", "action", View(sweep=ENDED, action=Action.EXTEND, further=more), WRITER)
+        assert f"it is about {show_epsilon(epsilon)} with {more} more." in one, "of the number that is typed alone"
+    most = show("part", "action", View(sweep=ENDED, action=Action.EXTEND, further=10**9), WRITER)
+    assert "with 10000 more" in most
     assert "The price is not proven: it assumes" in page
     assert "not proven" not in show("part", "action", View(sweep=ENDED, action=Action.RESUME), WRITER)
     hidden = replace(manifest_of(), spec=manifest_of().spec | {"search": {"selection": "private"}})

@@ -5,6 +5,7 @@ from math import log10
 
 import pytest
 
+from clipless.privacy.exposure import Basis, Exposure, Risk
 from dashboards.figures import is_empty
 from dashboards.figures._references import Reference
 from dashboards.figures.sweep import caught
@@ -108,3 +109,15 @@ def test_the_baseline_is_a_line_and_a_picture_counts_points_beyond_the_axes(swee
 
 def test_without_points_a_price_alone_is_no_figure(sweep):
     assert is_empty(caught.plot(replace(caught.info(sweep), front=(), dominated=(), steps=(), tested=(), at_price=0.1)))
+
+
+@pytest.mark.parametrize(("basis", "words"), [(Basis.RENYI, "loose"), (Basis.PROFILE, "")])
+def test_a_bound_that_falls_when_the_sweep_ends_is_called_loose(sweep, basis, words):
+    risk = Risk(caught=(0.2, 0.4, 0.6), advantage=0.5, basis=basis)
+    price = replace(sweep.result.price, exposure=Exposure(risk=risk, groups=()))
+    front = replace(sweep.result, ledger=sweep.result.ledger | {"winner": price})
+    info = caught.info(replace(sweep, result=front))
+    figure = caught.plot(info)
+    (key,) = (trace.name for trace in figure.data if (trace.name or "").startswith("caught at the price"))
+    for text in (key, caught.FIGURE.found(info)):
+        assert ("loose" in text) is bool(words), "who saw the larger share would take the smaller one for a change"
