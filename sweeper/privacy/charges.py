@@ -102,9 +102,9 @@ class Charges:
 
     def entries_with(self, opened: OpenRow) -> list[Entry]:
         """Return the trainings as if one more had been entered and drew; so do open ones."""
-        before = self._charged_attempts(opened.trial)[-1:] if opened.kept else []
-        entries = [replace(e, goes_on=True) if e in before else e for e in self.entries]
-        entries = [entry.as_drawn() for entry in entries]
+        every = self._all_drawn()
+        before = every._charged_attempts(opened.trial)[-1:] if opened.kept else []
+        entries = [replace(e, goes_on=True) if e in before else e for e in every.entries]
         entries.append(
             Entry(
                 trial=opened.trial,
@@ -124,8 +124,16 @@ class Charges:
 
     def test_refusal(self, paid: PaidScores) -> str | None:
         """Return why the budget of the sweep has no room for scores of test rows, ``None`` if it has."""
-        open_too = self._drawn([entry.as_drawn() for entry in self.entries])
-        return self.spending.test_refusal(open_too, [*self._paid_tests, paid])
+        return self.spending.test_refusal(self._drawn(self._all_drawn().entries), [*self._paid_tests, paid])
+
+    def _all_drawn(self) -> "Charges":
+        """Return what would be charged if every open training drew: what it goes on from is charged what that ran."""
+        more = copy(self)
+        more._entries = dict(self._entries)
+        for entry in self.entries:
+            if entry.steps is None:
+                more._mark(entry)
+        return more
 
     @staticmethod
     def _drawn(entries: Iterable[Entry]) -> list[Entry]:

@@ -58,10 +58,6 @@ class Entry:
         planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
         return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
 
-    def as_drawn(self) -> "Entry":
-        """Return the training as if it drew, if it may: it is open."""
-        return replace(self, drawn=self.drawn or self.steps is None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedEvents:

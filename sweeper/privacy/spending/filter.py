@@ -7,7 +7,7 @@ whole; blocks that never began are given to other trials.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count, pairwise
 from typing import Any, ClassVar, Self
@@ -86,13 +86,14 @@ class Filter(Budget):
     ) -> str | None:
         """Return why the filter does not admit the last of these trainings, or of these releases of test scores.
 
-        Trainings that ended early count with what they ran.
+        Trainings that ended early count with what they ran, and attempts that another one follows with the scores that
+        they made: that one plans all others again.
 
         Guarantees:
             Where a row is in one split by a rule of its own, what is admitted of each split adds up to no more than the
             budget; otherwise all of it together does.
         """
-        scores = [event for entry in entries for event in entry.charged_scores]
+        scores = list(_scores_of(entries))
         paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
         splits = [list(_blocks_of(entries)), scores, [one.event for one in tests]]
         return self._refused(splits, apart=all(one.apart for one in paid))
@@ -199,6 +200,13 @@ def _blocks_of_run(run: Sequence[Entry]) -> Iterator[PoissonGaussian]:
     first = run[0]
     for steps in begun_blocks(first.planned.steps, first.ends, sum(entry.spent.steps for entry in run)):
         yield first.event.with_steps(steps)
+
+
+def _scores_of(entries: Sequence[Entry]) -> Iterator[PoissonGaussian]:
+    """Yield the releases of scores that attempts have made, all planned ones of the last attempt of each trial."""
+    last = {entry.trial: entry.attempt for entry in entries}
+    for entry in entries:
+        yield from replace(entry, goes_on=entry.attempt != last[entry.trial]).charged_scores
 
 
 def _too_small(request: Request, blocks: Sequence[PoissonGaussian]) -> AccountingError:

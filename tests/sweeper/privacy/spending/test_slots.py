@@ -368,6 +368,23 @@ def releases_beside(budget, event, *events):
     return next(n for n in range(1, 9999) if not fixed.fits(map(fixed.cost, [paid(n).event, event, *events])))
 
 
+@pytest.mark.parametrize("kept", [14, 0], ids=["goes on", "begins anew"])
+def test_a_filter_counts_of_attempts_that_others_follow_the_scores_they_made(filtered, kept):
+    """Two members of a stack are killed together and entered again together, before either has drawn."""
+    fixed, tiny = filtered.budget.gaussian, TINY.with_steps(50)
+    most = next(n for n in range(1, 9999) if not fixed.fits([fixed.cost(paid(n + 1).event)]))
+    planned = most // 2 - 1
+    for trial in "tu":
+        filtered.open(trial, tiny, scores=paid(planned), marked=True)
+        filtered.draw(trial)
+    for trial in "tu":
+        filtered.close(trial, 21, scored=1)
+    for trial in "tu":
+        assert filtered.refusal(trial, tiny, kept=kept, scores=paid(planned)) is None
+        filtered.open(trial, tiny, kept=kept, scores=paid(planned), marked=True)
+    assert "has no room for it" in filtered.refusal("v", tiny, scores=paid(most - 2 * planned - 1))
+
+
 def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows_ask(filtered, event):
     scores = paid(releases_beside(filtered.budget, event), apart=False)
     assert filtered.test_refusal(scores) is None
