@@ -33,6 +33,7 @@ def _trials(ctx: typer.Context, incomplete: str) -> list[str]:
     from sweeper.store import sweep_folder
 
     try:
+        sweep_folder.check_may_be_seen(Path(ctx.params["sweep"]))
         return sorted(_beginning(sweep_folder.SweepFolder(ctx.params["sweep"]).trials(), incomplete))
     except (KeyError, TypeError, SweeperError):
         return []

@@ -33,7 +33,7 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
             planned.
     """
     recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
-    plan = loaded.plan(spending=ledger.budget)
+    plan = loaded.plan(spending=ledger.budget, score_noise=_score_noise(folder, ledger))
     if recorded is not None:
         _check_claim(folder, recorded, plan.claim)
         plan = replace(plan, claim=plan.claim.resumed_from(recorded))
@@ -42,6 +42,15 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     _check_input(folder, plan)
     check_rows(folder.path, loaded.data)
     return plan
+
+
+def _score_noise(folder: SweepFolder, ledger: Ledger) -> tuple[float, float] | None:
+    """Return the noise of scores that a sweep began with; an earlier version recorded it where a budget has pools."""
+    noise = folder.read_manifest(secret=True).course.score_noise
+    pools = None if ledger.budget is None else ledger.budget.score_pools
+    if noise is not None or pools is None:
+        return noise
+    return pools[0].event.noise_multiplier, pools[1].event.noise_multiplier
 
 
 def check_unchanged(folder: SweepFolder, manifest: Manifest) -> None:

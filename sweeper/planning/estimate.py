@@ -38,6 +38,8 @@ FEATURE_ROWS = 256  # whose fixed features are measured
 START_SECONDS = 8.0  # until the workers are up and the first trial trains, on a machine that does nothing else
 _MEBIBYTE = 2**20
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+# before any table is read: what reading one takes depends on every cell, and on how many rows units have
+_LIBRARIES_BYTES = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Estimate:
     trial_seconds: float  # of one trial, all its repeats
     trials: int
     places: int  # trials at a time
-    process_bytes: int  # of the process of one trial, its libraries included
+    process_bytes: int  # of the libraries in the process of one trial
     data_bytes: int  # of the rows, which all trials of a node share
     rehearsals: int = 0  # configurations that are rehearsed before the first trial
     rehearsal_seconds: float = 0.0  # of one of them
@@ -68,7 +70,8 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
 
     Guarantees:
         Of the data only shapes, types, the number of units and the declarations are looked at; nothing is released.
-        How many rows units have is private: times and memory are those of one row for each.
+        How many rows units have is private: times and memory are those of one row for each, and no memory is measured
+        of a process that has read them.
     """
     empty = _zeros(data)
     threads = torch.get_num_threads()
@@ -95,7 +98,7 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         rehearsals=plan.rehearsals,
         rehearsal_seconds=fmean(rehearsed),
         places=_places(plan),
-        process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
+        process_bytes=_LIBRARIES_BYTES,
         data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
         test_passes=passes[0],
         pass_seconds=passes[1],
@@ -121,7 +124,7 @@ def in_words(found: Estimate) -> str:
         f"to score an epoch, {clock(found.trial_seconds)} a trial{rehearsed}. The sweep takes about "
         f"{clock(found.seconds - START_SECONDS)} once its workers are up, {number_of(found.places, 'trial')} at a "
         f"time, without attacks and plug-ins; their start takes about {START_SECONDS:.0f} s, more on a busy machine. "
-        f"Memory: about {found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
+        f"Memory: about {found.process_bytes / _MEBIBYTE:.0f} MiB for the libraries of each trial's process, and "
         f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share.{_test_in_words(found)}"
     )
 

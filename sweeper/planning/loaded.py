@@ -41,9 +41,9 @@ class LoadedSpec:
         """The arguments of ``clipless.datasets.load`` that its data were loaded with."""
         return self.spec.data_options(self.data_dir)
 
-    def plan(self, *, spending: Spending | None = None) -> SweepPlan:
+    def plan(self, *, spending: Spending | None = None, score_noise: tuple[float, float] | None = None) -> SweepPlan:
         """Return the plan of its sweep; arguments, errors as `make_sweep_plan`."""
-        return make_sweep_plan(self.spec, self.data, self.data_dir, spending=spending)
+        return make_sweep_plan(self.spec, self.data, self.data_dir, spending=spending, score_noise=score_noise)
 
     def with_values(self, given: Mapping[str, Any]) -> Self:
         """Return the spec with other values by dotted name, which do not change its data.

@@ -51,6 +51,7 @@ def make_sweep_plan(
     data_dir: Path | None = None,
     *,
     spending: Spending | None = None,
+    score_noise: tuple[float, float] | None = None,
 ) -> SweepPlan:
     """Return the plan of a sweep.
 
@@ -59,6 +60,7 @@ def make_sweep_plan(
         data: of which shapes, numbers of rows and declarations are looked at, and labels of public rows.
         data_dir: where the data were looked for.
         spending: as it was cut when the sweep began, for one that resumes.
+        score_noise: noise multipliers of scores of validation and test rows with which it began, likewise.
 
     Raises:
         SpecError: the spec does not fit the data, or its budget cannot be cut as it asks.
@@ -67,7 +69,7 @@ def make_sweep_plan(
     completed = complete(spec, data)
     written, spec = spec, completed.spec
     _check_against(spec, data)
-    request = _request(spec, data, spending)
+    request = _request(spec, data, score_noise)
     shared = _share(spec, request.noise)
     if spending is None:
         spending = _cut(spec, request)
@@ -244,8 +246,8 @@ def _check_against(spec: Spec, data: Dataset) -> None:
         rehearsal_halves(data)
 
 
-def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
-    """Return what the spec asks of its way of spending; a sweep that was cut before keeps the noise of its scores."""
+def _request(spec: Spec, data: Dataset, kept: tuple[float, float] | None) -> Request:
+    """Return what the spec asks of its way of spending; a sweep that began keeps the noise of its scores."""
     settings, free = spec.privacy, _share(spec, None)
     training, epochs = find_plannable(
         free, spec.trials, partial(plan_event, free, data, has_noise=not settings.form.gives_noise)
@@ -269,8 +271,6 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
     )
     if data.metadata.evaluation is not Evaluation.PRIVATE or settings.score_noise is not None:
         return replace(request, noise=make_score_noise(spec, data))
-    pools = None if recorded is None else recorded.score_pools
-    kept = None if pools is None else (pools[0].event.noise_multiplier, pools[1].event.noise_multiplier)
     plan_multipliers = find_spending(spec.spending).plan_multipliers
     noise = make_score_noise(spec, data, kept or plan_multipliers(request))
 

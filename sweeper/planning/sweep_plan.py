@@ -157,7 +157,7 @@ class SweepPlan:
     @property
     def course(self) -> Course:
         """What everybody may know of how the sweep goes."""
-        stages = self.spending.stage_trials
+        stages, noise = self.spending.stage_trials, self.shared.noise
         return Course(
             trials=self.trials,
             stages=stages,
@@ -165,6 +165,7 @@ class SweepPlan:
             rehearsed_on=self.rehearsed_on,
             can_be_steered=bool(self.search.learns or stages or self.rehearsals),
             announcement=self.announcement,
+            score_noise=None if noise is None else (noise.noise_multiplier, noise.test_noise_multiplier),
         )
 
     def expected_events(self, plans: Sequence[Plan]) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:

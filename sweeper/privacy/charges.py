@@ -157,7 +157,6 @@ class Charges:
             case CloseRow():
                 entry = self._entries[row.trial, row.attempt]
                 _check_close(entry, row, is_last=self.spending.refunds)
-                _scored(entry, row)
 
     def take(self, row: LedgerRow) -> None:
         """Take the next row, after `check`."""
@@ -308,6 +307,12 @@ def _check_close(entry: Entry, row: CloseRow, *, is_last: bool) -> None:
         raise RecordError(
             f"Expected no more than the {entry.steps} steps with which trial {entry.trial} was closed, for a privacy "
             f"filter has given the rest of its budget away, got {row.steps}"
+        )
+    scored = _scored(entry, row)
+    if is_last and entry.scored is not None and scored != entry.scored:
+        raise RecordError(
+            f"Expected no more than the {entry.scored} scores with which trial {entry.trial} was closed, for a privacy "
+            f"filter has given the rest of its budget away, got {scored}"
         )
 
 

@@ -41,6 +41,8 @@ class Course:
     rehearsed_on: RehearsalSource = RehearsalSource.PUBLIC  # the rows that they are trained and scored on
     can_be_steered: bool = False  # whether proposals look at results, so that a region can be asked for
     announcement: str = ""  # the price, in one line
+    # noise multipliers of scores of private validation and test rows, which a sweep keeps however far it is extended
+    score_noise: Annotated[tuple[float, float] | None, WHEN_KNOWN] = None
 
     def has_room(self, trials: int, *, completed: bool = False) -> bool:
         """Whether a sweep of so many trials has room for another configuration: a slot, where its budget has slots.

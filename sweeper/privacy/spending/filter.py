@@ -86,8 +86,7 @@ class Filter(Budget):
     ) -> str | None:
         """Return why the filter does not admit the last of these trainings, or of these releases of test scores.
 
-        Trainings that ended early count with what they ran, and attempts that another one follows with the scores that
-        they made: that one plans all others again.
+        Trainings that ended early count with what they ran, and with the scores that they made where that is known.
 
         Guarantees:
             Where a row is in one split by a rule of its own, what is admitted of each split adds up to no more than the
@@ -203,10 +202,9 @@ def _blocks_of_run(run: Sequence[Entry]) -> Iterator[PoissonGaussian]:
 
 
 def _scores_of(entries: Sequence[Entry]) -> Iterator[PoissonGaussian]:
-    """Yield the releases of scores that attempts have made, all planned ones of the last attempt of each trial."""
-    last = {entry.trial: entry.attempt for entry in entries}
+    """Yield the releases of scores that trainings have made, all planned ones while that is not known."""
     for entry in entries:
-        yield from replace(entry, goes_on=entry.attempt != last[entry.trial]).charged_scores
+        yield from replace(entry, goes_on=True).charged_scores
 
 
 def _too_small(request: Request, blocks: Sequence[PoissonGaussian]) -> AccountingError:

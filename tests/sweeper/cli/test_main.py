@@ -3,6 +3,7 @@
 import csv
 import json
 import resource
+import shutil
 from importlib import metadata
 
 import pytest
@@ -24,6 +25,7 @@ from sweeper.results.front import read_front
 from sweeper.results.sweep import load
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
+from sweeper.store.sweep_folder import HIDDEN
 from sweeper.tracking.outbox import Undelivered
 from tests.factories import small_content
 
@@ -362,7 +364,10 @@ def test_commands_stand_under_headings_and_options_under_theirs(call, monkeypatc
     assert "read|write" in call("token", "--help")[1]
 
 
-def test_commands_choices_and_trials_are_completed(ran, monkeypatch, capfd):
+@pytest.fixture
+def completions(monkeypatch, capfd):
+    """What a shell is told that completes the last word."""
+
     def completions(words):
         monkeypatch.setenv("_SWEEPER_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", words)
@@ -371,10 +376,21 @@ def test_commands_choices_and_trials_are_completed(ran, monkeypatch, capfd):
             main([])
         return capfd.readouterr().out.split()
 
+    return completions
+
+
+def test_commands_choices_and_trials_are_completed(ran, completions):
     assert completions("sweeper re") == ["resume", "register", "replay"]
     assert completions("sweeper front x --format p") == ["png", "pdf"]
     assert "robustness" in completions("sweeper front x --figure r")
     assert completions(f"sweeper log {ran.folder} t000") == ["t0001", "t0002", "t0003"]
+
+
+def test_candidates_of_a_private_selection_are_not_completed(ran, completions, tmp_path):
+    """The last one is their number, which is secret until it has ended."""
+    hidden = shutil.copytree(ran.folder, tmp_path / f"{HIDDEN}t")
+    assert completions(f"sweeper log {hidden} t") == []
+    assert completions(f"sweeper note {hidden} ") == []
 
 
 def test_several_mistakes_are_a_line_each(call, spec_file):

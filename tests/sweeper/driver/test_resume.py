@@ -36,14 +36,14 @@ RANGES = {
 def begin(tmp_path):
     """Begin a sweep of a table, in a folder as its driver writes it before the first trial."""
 
-    def begin(ranges, steering=None, *, privacy=None, trials=2, **search):
+    def begin(ranges, steering=None, *, privacy=None, trials=2, evaluation="public", **search):
         make = random.Random(0)
         rows = [f"{make.randint(18, 90)},{make.choice('AB')},{make.choice(['no', 'yes'])}" for _ in range(200)]
         (tmp_path / "t.csv").write_text("\n".join(["age,ward,left", *rows]) + "\n", encoding="utf-8")
         declare(ranges)
         content = {
             "name": "t",
-            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": "public"},
+            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": evaluation},
             "model": {"architecture": "mlp", "width": 8},
             "training": {"epochs": 2, "batch_size": 32, "learning_rate": {"log": [0.01, 1.0]}},
             "privacy": {"delta": 1e-3} | (privacy or {"epsilon": 3}),
@@ -57,7 +57,7 @@ def begin(tmp_path):
         plan = plan if steering is None else steer_plan(plan, steering)
         folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED, id_=None))
         write_input(folder.path, plan.input)
-        return SimpleNamespace(spec=spec, loaded=loaded, folder=folder, claim=plan.claim)
+        return SimpleNamespace(spec=spec, loaded=loaded, folder=folder, claim=plan.claim, plan=plan)
 
     def declare(ranges):
         (tmp_path / "ranges.yaml").write_text(yaml.safe_dump(ranges, sort_keys=False), encoding="utf-8")
@@ -194,3 +194,23 @@ def test_a_record_that_is_no_claim_is_named(begin):
     path.write_text(json.dumps(content | {"claim": content["claim"] | {"population": "many"}}), encoding="utf-8")
     with pytest.raises(RecordError, match=r"\(claim\.population in .*sweep\.json\); restore the file"):
         resume_sweep(begun.folder.path)
+
+
+@pytest.mark.parametrize("privacy", [{"epsilon": 3}, {"sweep_epsilon": 3, "epsilon": 1, "accounting": "filter"}])
+def test_an_extended_sweep_keeps_the_noise_of_its_scores_and_says_one(begin, privacy):
+    """More trials would plan more noise, and points that were released before would be recorded with it."""
+    begun = begin(RANGES, evaluation="private", privacy=privacy)
+    extended = LoadedSpec.of(begun.spec.with_search(trials=12))
+    assert extended.plan().shared.noise.noise_multiplier > 1.5 * begun.plan.shared.noise.noise_multiplier
+    plan = resume_plan(begun.folder, extended)
+    assert plan.trials == 12
+    assert plan.shared.noise == begun.plan.shared.noise
+    assert len([one for one in plan.claim.conditions if "of standard deviation" in one]) == 1
+
+
+def test_of_a_sweep_of_an_earlier_version_the_noise_of_scores_is_that_of_its_budget(begin):
+    begun = begin(RANGES, evaluation="private", privacy={"sweep_epsilon": 3})
+    Ledger(begun.folder.ledger).set_budget(begun.plan.spending)
+    manifest = begun.folder.read_manifest()
+    begun.folder.write_manifest(replace(manifest, course=replace(manifest.course, score_noise=None)))
+    assert resume_plan(begun.folder, begun.loaded).shared.noise == begun.plan.shared.noise

@@ -237,7 +237,8 @@ def test_a_sweep_that_resumes_keeps_the_noise_of_its_scores(content, monkeypatch
     first = private_plan(content, data)
     monkeypatch.setattr(Slots, "plan_multipliers", lambda _: pytest.fail("planned again"))
     spec = spec_of(content, data={"evaluation": "private"})
-    assert make_sweep_plan(spec, data, spending=first.spending).shared.noise == first.shared.noise
+    again = make_sweep_plan(spec, data, spending=first.spending, score_noise=first.course.score_noise)
+    assert again.shared.noise == first.shared.noise
 
 
 def test_a_filter_admits_every_score_that_is_planned_and_some_that_killed_attempts_draw_again(content):

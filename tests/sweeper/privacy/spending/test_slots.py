@@ -368,8 +368,21 @@ def releases_beside(budget, event, *events):
     return next(n for n in range(1, 9999) if not fixed.fits(map(fixed.cost, [paid(n).event, event, *events])))
 
 
+def test_a_filter_counts_of_trainings_that_ended_the_scores_they_made_and_gives_their_room_away_once(filtered):
+    fixed, tiny = filtered.budget.gaussian, TINY.with_steps(50)
+    most = next(n for n in range(1, 9999) if not fixed.fits([fixed.cost(paid(n + 1).event)]))
+    train(filtered, "t", tiny, None, scores=paid(most))
+    assert "has no room for it" in filtered.refusal("u", tiny, scores=paid(1))
+    filtered.close("t", 20, scored=2)
+    assert "has no room for it" in filtered.refusal("u", tiny, scores=paid(most - 1))
+    train(filtered, "u", tiny, None, scores=paid(most - 2))
+    filtered.close("t", 20, scored=1)
+    with pytest.raises(RecordError, match="Expected no more than the 2 scores with which trial t was closed"):
+        filtered.close("t", 20, scored=3)
+
+
 @pytest.mark.parametrize("kept", [14, 0], ids=["goes on", "begins anew"])
-def test_a_filter_counts_of_attempts_that_others_follow_the_scores_they_made(filtered, kept):
+def test_a_filter_counts_of_killed_attempts_the_scores_they_made(filtered, kept):
     """Two members of a stack are killed together and entered again together, before either has drawn."""
     fixed, tiny = filtered.budget.gaussian, TINY.with_steps(50)
     most = next(n for n in range(1, 9999) if not fixed.fits([fixed.cost(paid(n + 1).event)]))
