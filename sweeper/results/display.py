@@ -157,7 +157,18 @@ def _cost(price: Price | None) -> str:
 
 
 def _settings(config: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in flatten(config).items())
+    """Return a configuration with a few digits, epsilon rounded up; its file has all.
+
+    >>> _settings({"privacy": {"epsilon": 3.56601, "delta": 1e-05}, "training": {"epochs": 10}})
+    'privacy.epsilon 3.567, privacy.delta 1e-05, training.epochs 10'
+    """
+    return ", ".join(f"{name} {_setting(name, value)}" for name, value in flatten(config).items())
+
+
+def _setting(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return round_up(value) if name.endswith("epsilon") else f"{value:.4g}"
 
 
 def lines_in_html(lines: Sequence[str]) -> str:
