@@ -87,6 +87,8 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         panels = max(panels, _LEAST_ROW_OF_PAGE * len(_row_names(figure)))
     if columns:
         _move_legend(figure, columns, width, panels, legend)
+    else:
+        figure.update_layout(margin={"b": _below_panels(figure)})
     dots = 2.0 if paper.width is None else _RASTER
     return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots, caption)
 
@@ -167,9 +169,7 @@ def _count_panels(axes: Iterable[Any]) -> tuple[int, int]:
 
 def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels: float, height: float) -> None:
     """Put the columns of a legend below panels of so many pixels, and make room for its own height."""
-    own = figure.layout.margin.b is not None  # room for what the figure itself has below
-    titles = [axis.title.text or "" for axis in figure.select_xaxes()]
-    below = _margin(figure, "b") + (0.0 if own else max(map(_pixels_below, titles), default=0.0))
+    below = _below_panels(figure)
     font = {"size": _LEGEND_TEXT, "color": figure.layout.template.layout.legend.font.color}
     left = _left_of_axis(figure)
     axes = width - left - _margin(figure, "r") - (_BAR if _has_bar(figure) else 0.0)
@@ -184,6 +184,12 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
             trace.legend = name
         at += _column_width(column) + _SPARE
     figure.update_layout(margin={"b": below + height})
+
+
+def _below_panels(figure: Figure) -> float:
+    """Return the margin below the panels, with room for the lines of their titles unless the figure says its own."""
+    titles = () if figure.layout.margin.b is not None else [axis.title.text or "" for axis in figure.select_xaxes()]
+    return _margin(figure, "b") + max(map(_pixels_below, titles), default=0.0)
 
 
 def _pixels_below(title: str) -> float:

@@ -268,3 +268,11 @@ def test_width_and_font_replace_those_of_a_preset():
     assert of("page", font=10.0) == Paper(width=178.0, font=10.0)
     assert of(width=120.0) == Paper(width=120.0, font=8.0)
     assert Paper.of(None, None, None, title=True) is None
+
+
+def test_a_figure_without_a_legend_has_room_for_what_stands_below_its_axis_too(sweep):
+    flat = FIGURES["front-3d"].draw(sweep, narrow=True, still=True)
+    lines = flat.layout.xaxis.title.text.count("<br>")
+    fit(flat, of("column"))
+    assert lines > 1
+    assert flat.layout.margin.b > flat.layout.template.layout.margin.b + 10 * lines, "or the panel would give it up"
