@@ -14,6 +14,7 @@ import numpy as np
 
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Objective, Point
+from sweeper.rounding import round_up
 from sweeper.schedulers._base import Decision, TrialProgress
 from sweeper.schedulers._rungs import DominanceRung, Frontier, Rank, RungScheduler
 
@@ -54,7 +55,7 @@ class Hyperband(RungScheduler):
         ahead = self._continuation(progress, point.epoch)
         if not all(self._archive.covers(row) for row in reversed(ahead)):
             return None
-        best = ", ".join(f"{o.name} {abs(cost):.3g}" for o, cost in zip(self.objectives, ahead[-1], strict=True))
+        best = ", ".join(_in_words(o.name, abs(cost)) for o, cost in zip(self.objectives, ahead[-1], strict=True))
         reason = (
             f"even an optimistic continuation from epoch {point.epoch} to {len(progress.curve)} ({best}) stays behind "
             "the front found so far: ends"
@@ -74,3 +75,7 @@ class Hyperband(RungScheduler):
             best = -1.0 if self.maximized(column) else 0.0
             ahead[:, column] = np.maximum(best, now[column] - max(gain, NOISE_FLOOR) * steps)
         return ahead
+
+
+def _in_words(name: str, value: float) -> str:
+    return f"{name} {round_up(value) if name == 'epsilon' else f'{value:.3g}'}"

@@ -215,7 +215,7 @@ CURVE = [0.5 + 0.1 * e for e in range(40)]
 def test_a_trial_that_cannot_catch_up_ends():
     decision = project(0.01, CURVE, [(0.3, 0.9)])
     assert not decision.goes_on
-    assert "optimistic continuation from epoch 9 to 40 (epsilon 4.4, accuracy 0.252)" in decision.reason
+    assert "optimistic continuation from epoch 9 to 40 (epsilon 4.401, accuracy 0.252)" in decision.reason, "rounded up"
     assert decision.rung is None
 
 
