@@ -208,14 +208,15 @@ class DynamicFragments:
             trial_page.known_trial(snapshot.sweep(), view.trial)
         manifest, region = self._manifest(snapshot), _region(snapshot)
         hides = manifest is None or manifest.selects_privately
-        more = self._with_more(snapshot, view.further) if view.action is Action.EXTEND and not hides else {}
+        left = 0 if manifest is None or hides else _left(snapshot, manifest)
+        more = self._with_more(snapshot, view.further, left) if view.action is Action.EXTEND and not hides else {}
         asked = forms.Asked(
-            view=view, data=snapshot.data, manifest=manifest, region=region, with_more=more, key=rights.key
+            view=view, data=snapshot.data, manifest=manifest, region=region, with_more=more, left=left, key=rights.key
         )
         return forms.form(asked)
 
-    def _with_more(self, snapshot: Snapshot, further: int) -> Mapping[int, float]:
-        """Return the price of a sweep that nothing fixes with further trials; none where it is not known."""
+    def _with_more(self, snapshot: Snapshot, further: int, left: int) -> Mapping[int, float]:
+        """Return the price of a sweep that nothing fixes with those left and further trials, where it is known."""
         numbers = (min(further, _MOST_FURTHER),) if further else _FURTHER
         data = snapshot.data
         if data is None or data.result.claim.exploratory:
@@ -229,14 +230,15 @@ class DynamicFragments:
             charged, spending = ledger.charged_with(), ledger.spending
 
             def cost(trials: int, like: Entry, *, tight: bool = False) -> float:
-                return spending.prices(charged.with_more(trials, like), price.delta, tight=tight)["winner"].epsilon
+                more = charged.with_more(left + trials, like)
+                return spending.prices(more, price.delta, tight=tight)["winner"].epsilon
 
             distinct = {(entry.planned, entry.planned_scores): entry for entry in ledger.entries() if entry.drawn}
             dearest = max(distinct.values(), key=lambda like: cost(numbers[-1], like), default=None)
             return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in numbers}
 
         with suppress(RecordError):
-            return snapshot.once(f"with {numbers} more", make)
+            return snapshot.once(f"with {left} left and {numbers} more", make)
         return {}
 
     def _manifest(self, snapshot: Snapshot) -> Manifest | None:
@@ -249,6 +251,12 @@ class DynamicFragments:
                 return None
 
         return snapshot.once("manifest", read)
+
+
+def _left(snapshot: Snapshot, manifest: Manifest) -> int:
+    """Return how many planned trials have not begun; an extended sweep trains them too."""
+    data = snapshot.data
+    return max(0, manifest.course.trials - (0 if data is None else data.result.trials_begun))
 
 
 def _region(snapshot: Snapshot) -> Sequence[str]:

@@ -59,7 +59,8 @@ class Asked:
     data: SweepData | None = None
     manifest: Manifest | None = None
     region: Sequence[str] = ()
-    with_more: Mapping[int, float] = field(default_factory=dict)  # epsilons with so many further trials
+    with_more: Mapping[int, float] = field(default_factory=dict)  # epsilons with those left and so many further trials
+    left: int = 0  # planned trials that have not begun
     key: str = ""
 
 
@@ -169,7 +170,11 @@ def _with_more(asked: Asked) -> str:
         return ""
     costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
     tests = "; scores of test rows may add to it" * (asked.manifest.spec["privacy"].get("score_noise") is not None)
-    return f" If each costs what the dearest so far did, it is {costs}{tests}. {_STEERED}"
+    which = f"each, those {asked.left} left too," if asked.left else "each"
+    so_far = None if asked.data is None else total_price(asked.data)
+    is_looser = so_far is not None and min(asked.with_more.values()) < so_far.epsilon
+    closer = " (computed more closely than what it is so far at most)" if is_looser else ""
+    return f" If {which} costs what the dearest so far did, it is {costs}{closer}{tests}. {_STEERED}"
 
 
 def _largest(value: Any) -> Any:
@@ -254,9 +259,10 @@ def _example(manifest: Manifest | None) -> str:
 
 def _trials_field(asked: Asked) -> Html:
     least = 1 if asked.manifest is None else asked.manifest.course.trials
+    left = f", {asked.left} of them not begun" if asked.left else ""
     numbers = {"min": least, "max": 1_000_000, "value": least + 1, "data_so_far": least}
     control = _input("trials", name="trials", type="number", required=True, **numbers)
-    return _field("trials", "Trials in all, those that ran included", control, f"{least} so far")
+    return _field("trials", "Trials in all, those that ran included", control, f"{least} planned so far{left}")
 
 
 def _hyperparameters(asked: Asked) -> Html:

@@ -22,6 +22,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
 from sweeper.program import program
 from sweeper.records import SweepStatus, Trial, TrialStatus
+from sweeper.results.front import read_front
 from sweeper.results.highlights import best_of_trial
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
@@ -333,8 +334,16 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
     ledger.draw("t0002")
     spent = [EVENT, rare.with_steps(3), rare.with_steps(rare.steps - 3)]
     page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
+    assert "left too" not in page
+    assert "(computed more closely than what it is so far at most)" in page
+    describe(ended, "interrupted", SPEC.replace("{trials: 16", "{trials: 99"))
+    clock.now += 100
+    page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
+    planned, left = map(int, re.search(r"(\d+) planned so far, (\d+) of them not begun", page).groups())
+    assert left == planned - read_front(ended.front).trials_begun > 1, "who asks for one more trains them too"
+    assert f"If each, those {left} left too, costs" in page
     for more in (1, 10):
-        epsilon = price([*spent, *[rare] * more], 1e-4, tight=True).epsilon
+        epsilon = price([*spent, *[rare] * (left + more)], 1e-4, tight=True).epsilon
         assert f"about {show_epsilon(epsilon)} with {more} more" in page
         one = show("part", "action", View(sweep=ENDED, action=Action.EXTEND, further=more), WRITER)
         assert f"it is about {show_epsilon(epsilon)} with {more} more." in one, "of the number that is typed alone"
