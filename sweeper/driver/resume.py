@@ -14,6 +14,7 @@ from sweeper.planning.make import steer_plan
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.ledger import Ledger
+from sweeper.records import ScorePlan
 from sweeper.results.front import read_front
 from sweeper.store.input_format import DATA_NAME, read_input
 from sweeper.store.jsonl import plain, to_text
@@ -45,12 +46,21 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
 
 
 def _score_noise(folder: SweepFolder, ledger: Ledger) -> tuple[float, float] | None:
-    """Return the noise of scores that a sweep began with; an earlier version recorded it where a budget has pools."""
+    """Return the noise of scores that a sweep began with; earlier versions recorded it with budgets and trials."""
     noise = folder.read_manifest(secret=True).course.score_noise
     pools = None if ledger.budget is None else ledger.budget.score_pools
-    if noise is not None or pools is None:
+    if noise is not None:
         return noise
-    return pools[0].event.noise_multiplier, pools[1].event.noise_multiplier
+    if pools is not None:
+        return pools[0].event.noise_multiplier, pools[1].event.noise_multiplier
+    plans = (trial.plan.scores for trial in folder.trials().values() if trial.plan is not None)
+    return next((_planned_noise(scores) for scores in plans if scores is not None), None)
+
+
+def _planned_noise(scores: ScorePlan) -> tuple[float, float]:
+    """Return the noise multipliers of scores of validation and of test rows that a trial planned."""
+    counts = {split: scores.std[split] * rows for split, rows in scores.rows.items()}
+    return scores.noise_multiplier, scores.noise_multiplier * counts["test"] / counts["validation"]
 
 
 def check_unchanged(folder: SweepFolder, manifest: Manifest) -> None:

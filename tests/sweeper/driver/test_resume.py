@@ -18,7 +18,7 @@ from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.make import steer_plan
 from sweeper.privacy.claims import BUDGET_CONDITIONS, CERTIFIED_MODEL, EARLY_ENDS, STANDARD_CONDITIONS, Steering
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import SweepStatus
+from sweeper.records import ScorePlan, SweepStatus, Trial
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
@@ -214,3 +214,13 @@ def test_of_a_sweep_of_an_earlier_version_the_noise_of_scores_is_that_of_its_bud
     manifest = begun.folder.read_manifest()
     begun.folder.write_manifest(replace(manifest, course=replace(manifest.course, score_noise=None)))
     assert resume_plan(begun.folder, begun.loaded).shared.noise == begun.plan.shared.noise
+
+
+def test_of_a_sweep_of_an_earlier_version_without_a_budget_it_is_that_of_its_trials(begin, plan):
+    begun = begin(RANGES, evaluation="private", privacy={"epsilon": 3})
+    noise, manifest = begun.plan.shared.noise, begun.folder.read_manifest()
+    begun.folder.write_manifest(replace(manifest, course=replace(manifest.course, score_noise=None)))
+    begun.folder.save_trial(Trial(id="t0001", config={}, plan=replace(plan, scores=ScorePlan(**noise.plan([1, 2])))))
+    kept = resume_plan(begun.folder, LoadedSpec.of(begun.spec.with_search(trials=12))).shared.noise
+    assert kept.noise_multiplier == noise.noise_multiplier
+    assert kept.test_noise_multiplier == pytest.approx(noise.test_noise_multiplier, rel=1e-12)
