@@ -11,7 +11,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point, TrialStatus
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
-from sweeper.store.trial_standings import NEVER_BEGUN, WAITING
+from sweeper.store.trial_standings import OPEN, WAITING
 
 BUDGETS = (1.0, 3.0, 8.0)
 BALANCED = "test balanced accuracy"
@@ -30,14 +30,14 @@ def total_price(data: SweepData) -> Price | None:
 
 
 def trials_done(data: SweepData) -> tuple[int, float]:
-    """Return how many trials have ended that had begun, and that number with the shares of those that run."""
+    """Return how many trials have ended for good, and that number with the shares of those that run."""
     running = {id_ for id_, trial in data.trials.items() if trial.status == TrialStatus.RUNNING.value}
     last: dict[str, int] = {}
     for point in data.points:
         if point.trial in running:
             last[point.trial] = max(last.get(point.trial, 0), point.epoch)
     planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
-    ended = sum(id_ not in running and data.how_stands(id_) != NEVER_BEGUN for id_ in data.trials)
+    ended = sum(trial.status not in OPEN for trial in data.trials.values())
     return ended, ended + sum(min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_])
 
 

@@ -169,7 +169,7 @@ def _with_more(asked: Asked) -> str:
     if not asked.with_more or asked.manifest is None:
         return ""
     costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
-    tests = "; scores of test rows may add to it" * (asked.manifest.spec["privacy"].get("score_noise") is not None)
+    tests = "; scores of test rows may add to it" * (asked.manifest.course.score_noise is not None)
     which = f"each, those {asked.left} left too," if asked.left else "each"
     so_far = None if asked.data is None else total_price(asked.data)
     is_looser = so_far is not None and min(asked.with_more.values()) < so_far.epsilon

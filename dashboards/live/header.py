@@ -310,6 +310,8 @@ def _detail(progress: Progress, *, runs: bool) -> Html | None:
         said.append(f"rehearsing, then {number_of(progress.total, 'trial')}")
     if set(counts) != {TrialStatus.COMPLETED.value}:  # which the number above says
         said += [f"{count} {word}" for word, count in counts.items()]
+        rest = (progress.total or 0) - sum(counts.values())
+        said += [f"{rest} {'to come' if runs else 'not proposed'}"] if counts and rest > 0 else []
     if runs and progress.scores:
         said.insert(0, f"{progress.tested} of {number_of(progress.front, 'point')} of the front scored on test rows")
     if runs and progress.seconds_left is not None and progress.total != progress.ended:

@@ -15,7 +15,7 @@ MINIMUMS = 3  # sliders for objectives beside epsilon
 LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
 SMALLEST_EPSILON = -2.0
 TRIAL = "trial"  # the figure of a trial's page
-_CURVE = "One point per epoch, beside the front of all trials; a ring where the trial was compared with others."
+_CURVE = "One point per epoch, beside the front of all trials; a large ring where a scheduler compared it with others."
 FRONT, FRONT_3D = "front", "front-3d"  # which share one place, above the others
 PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.FRONT: ("picked", "headline", "points"),

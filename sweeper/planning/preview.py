@@ -19,6 +19,7 @@ from sweeper.planning.configurations import find_all_plannable, plan_configurati
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import price, signal_of
 from sweeper.records import Scalar
+from sweeper.rounding import round_up
 from sweeper.specification.fields.ranges import Choices
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_augmentation, build_loss, build_model
@@ -156,7 +157,11 @@ def find_lack_of_signal(plan: SweepPlan, previews: Sequence[Preview]) -> str:
     if best is None or (reach := plan.population * signal_of(best)) >= USUAL_REACH:
         return ""
     usual = price([replace(best, noise_multiplier=best.noise_multiplier * reach / USUAL_REACH)], plan.privacy.delta)
-    needed = f"here an epsilon of about {usual.epsilon:.1g}" if usual.epsilon <= MOST_EPSILON else "here too few rows"
+    needed = (
+        f"here an epsilon of about {round_up(usual.epsilon, 2)}"
+        if usual.epsilon <= MOST_EPSILON
+        else "here too few rows"
+    )
     hidden = "hides all rows together" if reach < LEAST_REACH else "leaves little of the rows"
     return (
         f"The noise {hidden}: if all gradients were as large as allowed and pointed the same way, a training would "

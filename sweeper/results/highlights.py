@@ -113,12 +113,12 @@ def nearly_best(front: FrontRecord) -> str:
 
 
 def name_result(point: Point, name: str, claim: Claim, cost: str) -> str:
-    """Return a score and what it cost as names of runs have them: its number first, for lists cut names.
+    """Return a score and what it cost as names of runs have them: both first, for lists cut names after 25 letters.
 
     It is that of test rows where they are scored.
     """
     shown = shown_score(point, name, claim)
-    return f"{shown.value:.3f} at {cost}, {shown.split} {name}{in_brackets(shown.interval)}"
+    return f"{name} {shown.value:.3f}, {cost}, {shown.split} rows{in_brackets(shown.interval)}"
 
 
 def shown_text(point: Point, name: str, claim: Claim) -> str:

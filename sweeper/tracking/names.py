@@ -185,8 +185,8 @@ def trial_name(trial: str, config: ConfigValues, epsilon: float | None = None) -
 def result_name(trial: str, config: ConfigValues, result: str, stage: str = "") -> str:
     """Return the name of the run of a trial when its sweep has ended: what it reached comes first, for lists cut names.
 
-    >>> result_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, "0.838 val accuracy", "stage 1 of 2")
-    't0021 0.838 val accuracy, stage 1 of 2, mlp-64'
+    >>> result_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, "accuracy 0.838", "stage 1 of 2")
+    't0021 accuracy 0.838, stage 1 of 2, mlp-64'
     """
     return ", ".join(filter(None, [f"{trial} {result}", stage, _name_model(config)]))
 

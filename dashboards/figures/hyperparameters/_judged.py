@@ -82,11 +82,14 @@ def correlations(judged: Judged, axes: Sequence[Axis]) -> dict[str, float] | Non
     return {name: value for name, value in found.items() if abs(value) > least}
 
 
-def correlations_in_words(judged: Judged, found: dict[str, float] | None) -> str:
-    """Return what stands below the lines of the settings that go with scores."""
+def correlations_in_words(judged: Judged, found: dict[str, float] | None, *, listed: bool) -> str:
+    """Return what stands below the lines of the settings that go with scores; ``listed`` by name, if axes have none."""
     count = len(judged.scores)
     if found is None:
         return f"{count} coloured lines are too few to tell which settings matter"
     if not found:
         return f"no setting goes with the colours beyond chance (rank correlations of {count} lines)"
-    return f"{RHO} > 0: larger values go with better colours (rank correlations of {count} lines, where beyond chance)"
+    each = ", ".join(f"{name} {rho:+.2f}".replace("-", "\N{MINUS SIGN}") for name, rho in found.items())
+    which = f"{RHO} of {each}; " if listed else ""
+    sign = f"{RHO} > 0: larger values go with better colours"
+    return f"{which}{sign} (rank correlations of {count} lines, where beyond chance)"

@@ -105,7 +105,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             )
         )
     mark(figure, info.note, theme, up=30 + rise)
-    terms = f"{info.terms}; {correlations_in_words(judged, found)}"
+    terms = f"{info.terms}; {correlations_in_words(judged, found, listed=turned)}"
     terms += f"; {_clear_in_words(info, judged)}" if info.still and len(info.trials) > _FOLLOWED else ""
     terms += "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
     write_below(figure, terms, theme, down=_BELOW + _ROW * _legend_rows(figure), narrow=False)

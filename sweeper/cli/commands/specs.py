@@ -13,6 +13,7 @@ from sweeper.program import program
 
 app = typer.Typer()
 SCHEMAS = ("spec", "card", "registry")
+EXIT_REFUSED = 2
 
 
 @app.command()
@@ -44,6 +45,7 @@ def check(
     found = check_spec(read, data_dir, configurations=configurations or 1, measure=measure)
     details = details or configurations is not None
     print_view(render_check(found.plan, found.data, found.previews, found.unchecked, details=details))
+    refused = False
     if found.plan.account is not None:
         from sweeper.account.account import Account
         from sweeper.account.owner import user_of_machine
@@ -54,11 +56,15 @@ def check(
         account, title = Account(found.plan.account.address), found.plan.name
         wanted = make_reservation(found.plan, found.data, account, sweep="", title=title, spender=user_of_machine())
         fit = find_fit(found.loaded, account, wanted)
-        typer.echo(f"\n{quote_of(account, wanted, fit).in_words()}")
+        quote = quote_of(account, wanted, fit)
+        typer.echo(f"\n{quote.in_words()}")
+        refused = quote.refused is not None
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")
     changed = "".join(f" --set {shlex.quote(text)}" for text in values or ())
     where = "" if data_dir is None else f" --data-dir {data_dir}"
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
     typer.echo(f"\nthen: {program()} run {spec}{changed}{where}")
     if not details:
         typer.echo(f"more: {program()} check {spec}{changed}{where} --details")

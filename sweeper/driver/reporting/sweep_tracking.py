@@ -144,7 +144,7 @@ def _name_sweep(front: Front, folder: str) -> dict[str, str]:
     if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
-    cost = f"eps {round_up(price.epsilon)}{price.doubt}"
+    cost = f"eps {'≈' if price.doubt else ''}{round_up(price.epsilon)}{price.doubt}"
     return {NAME_TAG: f"{name_result(found[0], judged, front.claim, cost)}, {folder}"}
 
 
@@ -160,7 +160,7 @@ def _name_trial(front: Front, trial: str) -> dict[str, str]:
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
     of = "" if stage is None or len(front.stages) < 2 else f"stage {stage + 1} of {len(front.stages)}"
-    reached = f"{value_text(found, judged)} val {judged}"
+    reached = f"{judged} {value_text(found, judged)} on validation rows"
     return {NAME_TAG: result_name(trial, front.trials[trial].config, reached, of)}
 
 

@@ -73,7 +73,7 @@ class Composition(Spending):
                 f"Price: at least epsilon {least} {at}, which is spent already ({by}). What trials to come add is "
                 "not known, for none of the first configurations can be planned."
             )
-        parts = [f"what is spent already (epsilon {least}, {by})"]
+        parts = [f"what is spent already (at most epsilon {least}, {by})"]
         parts += [f"{number_of(begun, 'trial')} to go on with"] if begun else []
         parts += [f"{number_of(left, 'trial')} to begin, {_AS_DEAREST}"] if left else []
         return (

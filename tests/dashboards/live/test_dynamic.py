@@ -11,11 +11,11 @@ from clipless.audits.finding import AuditKind, Finding
 from dashboards.figures.search import trajectories
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE
-from dashboards.live.header import Pace, offered, waiting_header
+from dashboards.live.header import Pace, Progress, _detail, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Action, View
-from dashboards.summary import best_of
+from dashboards.summary import best_of, trials_done
 from dashboards.text import show_epsilon, show_test, show_value
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
@@ -180,6 +180,7 @@ def test_a_trial_that_was_interrupted_before_its_first_noise_never_began(sweep):
     cut = next(id_ for id_, trial in sweep.trials.items() if trial.status == "interrupted")
     assert sweep.how_stands(cut) == "interrupted"
     assert replace(sweep, drawn=frozenset([cut])).how_stands(cut) == "interrupted"
+    assert trials_done(sweep)[0] == sum(one.status not in ("running", "interrupted") for one in sweep.trials.values())
     assert replace(sweep, drawn=frozenset()).how_stands(cut) == "never begun"
 
 
@@ -617,3 +618,10 @@ def test_who_submitted_a_sweep_stands_in_the_list_and_at_its_top_as_text():
     assert "submitted by &lt;ada&gt;, 2026-01-02 10:00 UTC" in head
     nobody = replace(standing, submission=Submission(submitted=0.0))
     assert "submitted by" not in str(waiting_header(nobody, None, offers=""))
+
+
+@pytest.mark.parametrize(("runs", "word"), [(True, "to come"), (False, "not proposed")])
+def test_counts_of_trials_add_up_to_all_that_are_planned(runs, word):
+    said = str(_detail(Progress(3, 9, {"completed": 3, "running": 2}), runs=runs))
+    assert f"3 completed; 2 running; 4 {word}" in said
+    assert word not in str(_detail(Progress(9, 9, {"completed": 8, "failed": 1}), runs=runs))

@@ -221,9 +221,9 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         assert max(child.metrics["best/accuracy"]) == last, "what a store shows"
         assert child.metrics["best/accuracy"][last] == best.values["accuracy"]
         assert child.metrics["best/accuracy/epoch"][last] == best.epoch
-        assert re.fullmatch(rf"{id_} 0\.\d{{3}} val accuracy, mlp-16", child.name)
+        assert re.fullmatch(rf"{id_} accuracy 0\.\d{{3}} on validation rows, mlp-16", child.name)
     price = re.escape(round_up(front.price.epsilon))
-    assert re.fullmatch(rf"0\.\d{{3}} at eps {price}, test accuracy \[.*\], {ran.folder.name}", parent.name)
+    assert re.fullmatch(rf"accuracy 0\.\d{{3}}, eps {price}, test rows \[.*\], {ran.folder.name}", parent.name)
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")

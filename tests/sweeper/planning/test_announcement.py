@@ -139,7 +139,10 @@ def test_a_sweep_that_goes_on_states_what_is_spent_and_what_is_to_come(spec, dig
     total = round_up(price([*planned, *[one] * 3], 1e-4, tight=True).epsilon)
     assert f"about epsilon {total} at delta 0.0001, for the search and every model: the composition of what is " in said
     already = round_up(price(spent, 1e-4, tight=True).epsilon)
-    assert f"spent already (epsilon {already}, 12 attempts at 3 trials), 2 trials to go on with and 3 trials " in said
+    assert (
+        f"spent already (at most epsilon {already}, 12 attempts at 3 trials), 2 trials to go on with and 3 trials "
+        in said
+    )
     assert said.endswith(
         "to begin, if each spends what the dearest of the first configurations and of the ends of the "
         "search would. Each further trial adds to it."
@@ -152,7 +155,9 @@ def test_a_sweep_that_goes_on_is_never_said_to_cost_less_than_it_has_spent(spec,
     said = state_resumed(plan, digits, resumed([event] * 5, [event], begun=1)).announcement
     already = round_up(price([event] * 5, 1e-4, tight=True).epsilon)
     assert f"about epsilon {already} at" in said
-    assert said.endswith(f"(epsilon {already}, 5 trials) and 1 trial to go on with. Each further trial adds to it.")
+    assert said.endswith(
+        f"(at most epsilon {already}, 5 trials) and 1 trial to go on with. Each further trial adds to it."
+    )
 
 
 def test_what_many_different_trainings_have_spent_is_an_upper_bound(spec, digits, event):

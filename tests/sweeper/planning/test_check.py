@@ -88,7 +88,7 @@ def test_a_budget_whose_noise_hides_all_rows_is_warned_of(privacy, said):
         plan = found.previews[0].plan
         reach = plan.batch_size * (plan.epochs * plan.steps_per_epoch) ** 0.5 / plan.noise_multiplier
         assert f"move its weights by {reach:.2g} standard deviations" in lack
-        assert lack.endswith("here an epsilon of about 0.2")
+        assert lack.endswith("here an epsilon of about 0.23")
         few = replace(found.plan, population=10)
         assert find_lack_of_signal(few, found.previews).endswith("usually need 100: here too few rows")
 

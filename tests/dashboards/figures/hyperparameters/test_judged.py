@@ -38,10 +38,13 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
     assert found == {"rate": pytest.approx(-1.0)}
     assert judged.ends == (0.5, pytest.approx(0.775))
     said = "larger values go with better colours (rank correlations of 12 lines, where beyond chance)"
-    assert correlations_in_words(judged, found).endswith(said)
+    assert correlations_in_words(judged, found, listed=False).endswith(said)
+    assert correlations_in_words(judged, found, listed=True).startswith(
+        "\N{GREEK SMALL LETTER RHO} of rate \N{MINUS SIGN}1.00; "
+    )
     judged, found = found_of(made(12, scores=[0.5 + (5 * i % 7) / 100 for i in range(12)]))
     assert found == {}
-    assert correlations_in_words(judged, found) == (
+    assert correlations_in_words(judged, found, listed=False) == (
         "no setting goes with the colours beyond chance (rank correlations of 12 lines)"
     )
 
@@ -49,7 +52,10 @@ def test_a_setting_that_goes_with_the_scores_is_named_and_one_by_lot_is_not(made
 def test_of_few_lines_nothing_is_said(made):
     judged, found = found_of(made(7))
     assert found is None
-    assert correlations_in_words(judged, found) == "7 coloured lines are too few to tell which settings matter"
+    assert (
+        correlations_in_words(judged, found, listed=False)
+        == "7 coloured lines are too few to tell which settings matter"
+    )
     assert found_of(made(8))[1] is not None
 
 

@@ -609,8 +609,12 @@ def test_four_sweeps_at_3_fit_into_6_8_and_command_line_and_python_refuse_the_fi
         run(spec, Options(out=out))
     main_quietly(["run", str(path), "--out", str(out)])
     assert capsys.readouterr().err == f"sweeper: {refused.value}\n"
-    main_quietly(["check", str(path), "--no-estimate"])
-    assert f"Refused by its account: {refused.value}" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path), "--no-estimate"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().out
+    assert f"Refused by its account: {refused.value}" in told
+    assert "then:" not in told, "it would be refused"
     assert Account(address).head == before
     assert [one for one in out.glob("*") if one.is_dir()] == []
 

@@ -96,13 +96,15 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
     told_best = f"accuracy {value_text(POINT, 'accuracy')} on validation rows ({POINT.label})"
     assert (tags.get("sweeper.best") == told_best) != hidden
-    assert (tags.get("mlflow.runName") == f"{POINT.values['accuracy']:.3f} at eps 5, validation accuracy, x") != hidden
+    assert (
+        tags.get("mlflow.runName") == f"accuracy {POINT.values['accuracy']:.3f}, eps 5, validation rows, x"
+    ) != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     doubted = make_front([POINT], sweep="x", ledger=ledger, claim=replace(front.claim, chosen=("batch_size",)))
     conclude(again := Told(), doubted, status="completed")
     marked = again.calls[1][2]
     assert marked["sweeper.price"] == "epsilon 5 at delta 0.0001 (not proven)"
-    assert hidden or " at eps 5 (not proven), validation accuracy" in marked["mlflow.runName"]
+    assert hidden or ", eps ≈5 (not proven), validation rows" in marked["mlflow.runName"]
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
 
@@ -126,7 +128,7 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     assert parent["test/accuracy"] == 0.7, "of the point that is best on validation rows"
     ((_, tags),) = ((trial, tags) for trial, tags in told.of("tag") if trial == "t0001")
     text = tags["mlflow.note.content"]
-    assert tags["mlflow.runName"] == "t0001 0.800 val accuracy, mlp", (
+    assert tags["mlflow.runName"] == "t0001 accuracy 0.800 on validation rows, mlp", (
         "of validation rows, as the names of all trials have it"
     )
     assert text.startswith("**accuracy 0.700 on test rows, 0.800 on validation rows**: t0001, epoch 2.\n")
@@ -143,7 +145,7 @@ def test_a_trial_that_never_began_is_named_so(make_front, trial):
     waited = replace(trial, id="t0002", status=TrialStatus.INTERRUPTED)
     conclude(told, make_front([POINT], trials=[trial, waited], silent={"t0002"}), status="stopped")
     names = {one: tags.get("mlflow.runName") for one, tags in told.of("tag")}
-    assert (names["t0001"], names["t0002"]) == ("t0001 0.750 val accuracy, mlp", "t0002 never begun")
+    assert (names["t0001"], names["t0002"]) == ("t0001 accuracy 0.750 on validation rows, mlp", "t0002 never begun")
 
 
 def test_the_best_of_a_trial_is_that_of_all_its_points(make_front):
@@ -156,7 +158,7 @@ def test_the_best_of_a_trial_is_that_of_all_its_points(make_front):
     name, note = next(
         ((tags["mlflow.runName"], tags["mlflow.note.content"]) for t, tags in told.of("tag") if t == "t0001")
     )
-    assert name == "t0001 0.800 val accuracy, mlp"
+    assert name == "t0001 accuracy 0.800 on validation rows, mlp"
     assert "| best accuracy | 2 | 3.5 | 0.800 | 0.400 |" in note
 
 

@@ -194,7 +194,7 @@ def test_a_real_sweep_selects_privately(tmp_path):
     assert [status for _, status in runs] == ["FINISHED"] * 2
     whole, winner = sorted(name for name, _ in runs)
     assert whole == path.name
-    assert re.fullmatch(r"t0001 [\d.]+ val accuracy, mlp-8", winner)
+    assert re.fullmatch(r"t0001 accuracy [\d.]+ on validation rows, mlp-8", winner)
     assert not any(key.startswith(("system/", "best/")) and "eps" in key for key in keys)
     assert sorted(steps) == [(1,), (2,)]
     assert len(folder.ledger.read_text().splitlines()) == 1
