@@ -179,6 +179,7 @@ def test_a_slurm_job_starts_a_head_and_a_worker_on_each_other_node(slurm):
     assert token.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 def test_a_slurm_job_that_is_told_to_leave_drains_its_nodes(slurm):
     job, address, log = slurm
     job.send_signal(signal.SIGTERM)

@@ -19,6 +19,7 @@ EXPLORATORY = "expl-20260103-120000"
 EVIL = "<img src=x onerror=alert(1)>"
 
 
+@pytest.mark.long
 def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
     page = visit()
     expect(page.get_by_role("heading", name="Sweeps")).to_be_visible()

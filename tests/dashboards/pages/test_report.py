@@ -483,6 +483,7 @@ def browse(html, names, script, size, folder):
     return json.loads(re.search(r"<body[^>]*>(\{.*?\})", dom).group(1))
 
 
+@pytest.mark.long
 @pytest.mark.chromium
 @pytest.mark.parametrize("names", [("front", "stages"), pytest.param(tuple(FIGURES), marks=pytest.mark.long)])
 def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp_path, names):

@@ -330,6 +330,7 @@ def test_a_party_whose_file_says_something_else_is_not_counted(start, model, par
         take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], pays(parties["ann"]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_party_is_not_told_the_result_and_the_analyst_sends_no_rows(start, protocol):
     everybody = start(protocol)

@@ -51,7 +51,7 @@ def data_of(settings, score_noise, source, folder):
     return load(**spec.data_options(folder))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.shared
 @pytest.mark.parametrize("configurations", CONFIGURATIONS)
 @pytest.mark.parametrize("path", READY, ids=lambda path: str(path.relative_to(SWEEPS)))

@@ -266,6 +266,7 @@ def test_only_a_spool_is_replayed(tmp_path):
         replay_spool(tmp_path / "missing.jsonl")
 
 
+@pytest.mark.long
 def test_a_store_that_fails_in_the_middle_gets_everything_once_it_works_again(folder, monkeypatch):
     broken, original = [], MlflowClient.log_batch
 

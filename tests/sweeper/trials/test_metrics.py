@@ -197,6 +197,7 @@ def test_attacks_are_run_at_epochs_that_no_earlier_one_dominates_and_at_the_last
     assert ["attacked@0.25" in row.values for row in found] == [True, False, True, False, True]
 
 
+@pytest.mark.long
 def test_every_point_of_a_trials_own_front_has_every_metric(rows):
     archive = FrontArchive(OBJECTIVES)
     points = [Point(trial="t", epoch=row.epoch, values=row.values) for row in rows]

@@ -31,7 +31,8 @@ def bench(monkeypatch):
     sys.modules.pop("service_fuzz")
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("examples", [2, 4])
 def test_no_request_makes_an_internal_error(bench, out, make_sweep, monkeypatch, examples):
     monkeypatch.setattr(app_module, "entry_points", lambda **_: ())
     monkeypatch.setattr(exports, "exporter", lambda _: bench.drawn)
