@@ -68,9 +68,8 @@ class View:
     accounts: bool = False  # whether it is the list of accounts
     account: str = ""  # name of the account that is shown
     behind: int = 0  # how many of its newest entries are left out
-    further: int = (
-        0  # trials beyond those of the sweep, whose price the form of an extension says; 0 for the usual ones
-    )
+    # trials beyond those of the sweep, whose price the form of an extension says; 0 for the usual ones
+    further: int = 0
 
     @classmethod
     def parse(cls, query: str) -> "View":

@@ -70,7 +70,7 @@ class CaughtInfo(FigureInfo):
     certified_scores: str  # of which rows that is, and how sure where it is noisy
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
-    is_loose: bool  # whether that is by Renyi divergences, as until a sweep ends
+    is_loose: bool  # whether that is by Renyi divergences, as before a sweep has completed
     doubt: str  # behind that price, where it is not proven
 
 
@@ -236,7 +236,7 @@ def _found(info: CaughtInfo) -> str:
     said = "Exploratory, no guarantee. " if info.exploratory else ""
     if info.at_price is not None:
         said += f"At the price of the sweep{info.doubt} an attacker finds at most {percent(info.at_price)} of the rows"
-        said += ", by a bound that is loose until the sweep ends. " if info.is_loose else ". "
+        said += ", by a bound that is loose until the sweep has completed. " if info.is_loose else ". "
     if info.steps:
         step = info.steps[-1]
         share = percent(_GUESSING + step.epsilon / 100.0)
