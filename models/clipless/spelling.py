@@ -11,15 +11,14 @@ _LIKENESS_OF_FILES = LIKENESS_OF_COLUMNS = 0.7  # of two paths: their folders ha
 
 
 def nearest(name: object, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
-    """Return the known name that a misspelled one is nearest to, or the one that it begins; None where there is none.
+    """Return the known name that one begins, or that a misspelled one is nearest to; None where there is none.
 
-    >>> nearest("Acuracy", ["accuracy", "auroc"]), nearest("incom", ["income-per-year", "age"])
-    ('accuracy', 'income-per-year')
+    >>> nearest("Acuracy", ["accuracy", "auroc"]), nearest("arch", ["patch", "architecture"])
+    ('accuracy', 'architecture')
     """
     small, by_small = str(name).lower(), {one.lower(): one for one in known}
-    near = difflib.get_close_matches(small, by_small, n=1, cutoff=likeness)
     begun = [one for one in by_small if one.startswith(small)] if len(small) >= _LEAST_BEGINNING else []
-    found = near or (begun if len(begun) == 1 else [])
+    found = begun if len(begun) == 1 else difflib.get_close_matches(small, by_small, n=1, cutoff=likeness)
     return by_small[found[0]] if found else None
 
 
