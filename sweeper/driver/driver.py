@@ -157,6 +157,7 @@ class SweepRun:
             self._plan.name,
             uri=self._options.tracking,
             id_=self._id,
+            objectives=[one.name for one in self._plan.shared.objectives],
             params=told_spec(self._plan.spec.values) if not self._resumed else {},
             tags=tags | {"sweeper.spec_hash": self._plan.spec.digest},
             waits=True,

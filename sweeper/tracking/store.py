@@ -34,6 +34,7 @@ from sweeper.tracking.entries import (
 )
 from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, USER_TAG, clean
 from sweeper.tracking.outbox import JsonRows
+from sweeper.tracking.view import VIEW_TAG, results_view
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,13 +74,28 @@ class Destination:
     sweep: str  # the name of its folder
     artifacts: str | None = None  # URI of the folder for a new experiment's artifacts; the server decides if ``None``
     id: str | None = None  # of the sweep, ``None`` for one of an earlier version
+    objectives: Sequence[str] = ()  # which the page shows of runs, where they are known
 
     @classmethod
-    def of(cls, folder: Path, experiment: str, uri: str | None = None, id_: str | None = None) -> "Destination":
+    def of(
+        cls,
+        folder: Path,
+        experiment: str,
+        uri: str | None = None,
+        id_: str | None = None,
+        objectives: Sequence[str] = (),
+    ) -> "Destination":
         """Return the destination of a sweep folder: the given URI, or the SQLite store of all sweeps beside it."""
         folder = folder.resolve()
         uri = uri or f"sqlite:///{own_store(folder)}"
-        return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri), id=id_)
+        return cls(
+            uri=uri,
+            experiment=experiment,
+            sweep=folder.name,
+            artifacts=artifacts_beside(uri),
+            id=id_,
+            objectives=tuple(objectives),
+        )
 
     @property
     def tags(self) -> dict[str, str]:
@@ -143,6 +159,7 @@ class Store:
     def _connect(self) -> "MlflowClient":
         prepare_mlflow()
         from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
 
         wanted = self._destination
         with _alone(wanted.uri):
@@ -153,6 +170,9 @@ class Store:
                 if experiment
                 else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
+            if wanted.objectives and VIEW_TAG not in (experiment.tags if experiment else {}):
+                with contextlib.suppress(MlflowException):  # a store that takes no view takes runs
+                    client.set_experiment_tag(self._experiment, VIEW_TAG, results_view(wanted.objectives))
         self.run_ids |= runs_by_trial(client, self._experiment, wanted)
         self._rehearsals |= runs_by_rehearsal(client, self._experiment, wanted)
         self._client = client

@@ -1,0 +1,49 @@
+"""The view of results that MLflow's page offers."""
+
+import base64
+import json
+import zlib
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from sweeper.tracking.store import Destination, Store
+from sweeper.tracking.view import VIEW_TAG, results_view
+
+
+def columns_of(value):
+    view = json.loads(value)
+    assert view["name"] == "Results"
+    packed = view["state"].removeprefix("deflate;")
+    return json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
+
+
+def test_scores_and_price_are_its_columns_under_the_names_of_metrics():
+    shown = columns_of(results_view(["epsilon", "auroc", "certified@36/255"]))
+    assert shown[:4] == [
+        f"metrics.`{name}`" for name in ("best/auroc", "test/auroc", "best/certified/36_255", "test/certified/36_255")
+    ]
+    assert "metrics.`price`" in shown
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_an_experiment_has_it_once_and_a_store_that_refuses_it_takes_runs(tmp_path, monkeypatch, refuses):
+    set_tag = MlflowClient.set_experiment_tag
+
+    def set_or_refuse(client, *tag):
+        if refuses:
+            raise MlflowException("no")
+        set_tag(client, *tag)
+
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", set_or_refuse)
+    for objectives in (["epsilon", "accuracy"], ["epsilon", "auroc"]):
+        folder = tmp_path / objectives[1]
+        folder.mkdir()
+        Store(Destination.of(folder, "digits", f"sqlite:///{tmp_path / 'mlflow.db'}", objectives=objectives)).deliver(
+            []
+        )
+    experiment = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}").get_experiment_by_name("digits")
+    assert (VIEW_TAG in experiment.tags) is not refuses
+    if not refuses:
+        assert columns_of(experiment.tags[VIEW_TAG])[0] == "metrics.`best/accuracy`", "what somebody has changed stays"
