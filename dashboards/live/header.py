@@ -113,7 +113,7 @@ def sweep_header(
             "Is it still running?",
             _running(standing, progress),
             _bar(data, standing, progress),
-            _detail(progress, runs=standing.runs),
+            _detail(progress, runs=standing.runs and standing.state is not SweepStatus.STOPPING),
             steered,
         ),
         offers,

@@ -149,6 +149,7 @@ class Baselines:
         rows = f" on {known} rows" if known in self.majority and name not in (AUROC, BALANCED) else ""
         interval = self.interval(name, known)
         rows = rows if interval is None else ", by the private sketch"
+        rows = ", as the ranges file declares" if rows and self.majority_source is MajoritySource.DECLARED else rows
         return f"the majority-class baseline reaches {least}{reached:.3f}{in_brackets(interval)}{rows}"
 
     def advice(self, objectives: Iterable[str]) -> str:

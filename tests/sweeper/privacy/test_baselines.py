@@ -13,7 +13,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.sketches.release import Sketch
 from sweeper.errors import SpecError
 from sweeper.planning.make import make_sweep_plan
-from sweeper.privacy.baselines import Baselines, warning
+from sweeper.privacy.baselines import Baselines, MajoritySource, warning
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import doubt
 from sweeper.records import ClassCounts, NoisyScores, Point
@@ -211,3 +211,10 @@ def test_the_interval_of_a_sketched_share_holds_it_and_no_constant_model_is_call
         certain.append("perhaps" not in doubt(point, "accuracy", replace(claim, baselines=known)))
     assert np.mean(held) >= 0.95
     assert np.mean(certain) <= 0.05
+
+
+def test_a_share_that_is_declared_is_counted_on_no_rows():
+    declared = Baselines(classes=("no", "yes"), majority={"validation": 0.76}, majority_source=MajoritySource.DECLARED)
+    assert declared.in_words("accuracy") == "the majority-class baseline reaches 0.760, as the ranges file declares"
+    counted = replace(declared, majority_source=MajoritySource.ROWS)
+    assert counted.in_words("accuracy").endswith("0.760 on validation rows")
