@@ -30,6 +30,7 @@ from sweeper.store.trial_standings import standings
 
 SHOWN_POINTS = 20
 SHOWN_REASONS = 20
+_MOST_NAMED = 4  # trials in one line
 PIPE_WIDTH = 1000
 
 
@@ -141,7 +142,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts.append(Text(f"trials: {counts or 'none yet'}"))
     parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]
     parts += [*_list_named(front), Text("")]
-    parts += _reasons(front.trials)
+    parts += _reasons(front.trials, ways)
     placed = Counter(" ".join(trial.placed.values()) for trial in trials.values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
@@ -201,12 +202,20 @@ def _list_named(front: Front) -> list[Text]:
     return [*lines, Text(f"to beat in {judged}: {against}")] if against else lines
 
 
-def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
-    told = [(id_, trial) for id_, trial in trials.items() if trial.reason]
-    told.sort(key=lambda pair: pair[1].status != TrialStatus.FAILED.value)
-    lines = [Text(f"{id_}: {trial.status}: {trial.reason}") for id_, trial in told[:SHOWN_REASONS]]
-    more = len(told) - len(lines)
+def _reasons(trials: Mapping[str, FrontTrial], ways: Mapping[str, str]) -> list[Text]:
+    """Return why trials ended as they did, failures first; those that share it in one line."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for id_, trial in trials.items():
+        if trial.reason:
+            told.setdefault((ways.get(id_, trial.status), trial.reason), []).append(id_)
+    shown = sorted(told.items(), key=lambda one: one[0][0] != TrialStatus.FAILED.value)
+    lines = [Text(f"{_ids(ids)}: {way}: {reason}") for (way, reason), ids in shown[:SHOWN_REASONS]]
+    more = sum(len(ids) for _, ids in shown[SHOWN_REASONS:])
     return [*lines, Text(f"and {more} more; all of them are in the report")] if more else lines
+
+
+def _ids(ids: Sequence[str]) -> str:
+    return ", ".join(ids) if len(ids) <= _MOST_NAMED else f"{len(ids)} trials from {ids[0]} to {ids[-1]}"
 
 
 def _points_table(front: Front) -> list[RenderableType]:

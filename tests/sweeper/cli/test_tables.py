@@ -258,13 +258,23 @@ def test_the_knee_is_named(make, make_point):
 
 
 def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, trial):
-    early = [replace(trial, id=f"t{i:04d}", status=TrialStatus.STOPPED, reason="rank 9 of 9") for i in range(50)]
+    early = [replace(trial, id=f"t{i:04d}", status=TrialStatus.STOPPED, reason=f"rank {i} of 50") for i in range(50)]
     broken = replace(trial, id="t0099", status=TrialStatus.FAILED, reason="it broke")
     folder = make(front={"trials": [*early, broken], "points": []})
     lines = text(sweep_view(Sweep(folder.path))).splitlines()
     assert "t0099: failed: it broke" in lines
-    assert sum(": rank 9 of 9" in line for line in lines) == SHOWN_REASONS - 1
+    assert sum(": rank " in line for line in lines) == SHOWN_REASONS - 1
     assert "and 31 more; all of them are in the report" in lines
+
+
+def test_trials_that_share_a_reason_share_a_line(make, trial):
+    stopped = [
+        replace(trial, id=f"t{i:04d}", status=TrialStatus.STOPPED, reason="ada asked it to stop") for i in range(9)
+    ]
+    lines = text(sweep_view(Sweep(make(front={"trials": stopped, "points": []}).path))).splitlines()
+    assert "9 trials from t0000 to t0008: stopped: ada asked it to stop" in lines
+    lines = text(sweep_view(Sweep(make("b", front={"trials": stopped[:2], "points": []}).path))).splitlines()
+    assert "t0000, t0001: stopped: ada asked it to stop" in lines
 
 
 def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim):
