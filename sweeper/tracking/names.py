@@ -44,6 +44,8 @@ NOTE_TAG = "mlflow.note.content"  # a run's description, in Markdown
 USER_TAG = "mlflow.user"
 BEST_TAG = "sweeper.best"  # of a sweep that has ended, like its price
 PRICE_TAG = "sweeper.price"
+PLANNED_TAG = "sweeper.planned_epsilon"  # of a trial: trials of one configuration differ by it in a budget in stages
+NOISE_TAG = "sweeper.noise_multiplier"
 ARTIFACT_LINK = "artifact-of-this-run:"  # in a description, in front of the name of an artifact: links there
 
 PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")

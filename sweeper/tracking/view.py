@@ -39,11 +39,11 @@ def results_view(objectives: Sequence[str]) -> str:
 
 
 def columns(objectives: Sequence[str]) -> list[str]:
-    """Return what is shown of a run: the best and the test score in each objective, price, own epsilon, and duration.
+    """Return what is shown of a run: of its best point in each objective all that belongs to it, price and duration.
 
     >>> columns(["epsilon", "certified@0.25"])[:2]
-    ['metrics.`best/certified/0.25`', 'metrics.`test/certified/0.25`']
+    ['metrics.`best/certified/0.25`', 'metrics.`best/certified/0.25/test`']
     """
     scores = [name for name in objectives if name != "epsilon"]
-    names = [name for score in map(best_name, scores) for name in (score, score.replace("best/", "test/", 1))]
-    return [*(f"metrics.`{name}`" for name in (*names, "price", "epsilon")), "attributes.`Duration`"]
+    names = [name for score in map(best_name, scores) for name in (score, f"{score}/test", f"{score}/epsilon")]
+    return [*(f"metrics.`{name}`" for name in (*names, "price")), "attributes.`Duration`"]

@@ -27,10 +27,19 @@ from sweeper.records import (
 )
 from sweeper.results.estimates import estimate_points
 from sweeper.results.highlights import best
+from sweeper.rounding import round_up
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import NAME_TAG, best_metrics, metric_names, risk_metrics, trial_name
+from sweeper.tracking.names import (
+    NAME_TAG,
+    NOISE_TAG,
+    PLANNED_TAG,
+    best_metrics,
+    metric_names,
+    risk_metrics,
+    trial_name,
+)
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow
 
@@ -88,9 +97,10 @@ class TrialRecords:
     def plan(self, trial: str, plan: TrialPlan, placed: Mapping[str, str]) -> None:
         """Record the plan of a trial, and the node and device that train it."""
         self._track_plan(trial, plan)
-        name = trial_name(trial, self.trials[trial].config, plan.epsilon_curve[-1] if plan.epsilon_curve else None)
+        epsilon = plan.epsilon_curve[-1] if plan.epsilon_curve else None
         where = {f"sweeper.{key}": text for key, text in placed.items()}
-        self._tracker.tag(trial, {NAME_TAG: name, **where})
+        cost = {} if epsilon is None else {PLANNED_TAG: round_up(epsilon), NOISE_TAG: f"{plan.noise_multiplier:.6g}"}
+        self._tracker.tag(trial, {NAME_TAG: trial_name(trial, self.trials[trial].config, epsilon), **cost, **where})
         self.save(replace(self.trials[trial], plan=plan, placed=placed))
 
     def restart(self, trial: str) -> None:

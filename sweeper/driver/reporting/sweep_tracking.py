@@ -33,6 +33,7 @@ from sweeper.tracking.names import (
     NOTE_TAG,
     PRICE_TAG,
     best_metrics,
+    best_name,
     best_test_metrics,
     name_hypervolume,
     name_test_scores,
@@ -113,7 +114,8 @@ def conclude(
     done = sum(trial.status in _DONE for trial in front.trials.values())
     volume = name_hypervolume(front.hypervolume, front.hypervolume_interval)
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
-    tracker.log(None, done, volume | price_metrics(front.ledger) | found | tested)
+    bests = _of_bests(front) if found else {}
+    tracker.log(None, done, volume | price_metrics(front.ledger) | found | bests | tested)
     results = _name_results(front) | _name_sweep(front, tracker.destination.sweep)
     tracker.tag(None, {**results, NOTE_TAG: description(front, status=status, page=page)})
     for point in front.front_points:
@@ -177,6 +179,17 @@ def _best_point(front: Front) -> tuple[Point, ...]:
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     found = None if judged is None else best(front.front_points, judged)
     return () if found is None else (found,)
+
+
+def _of_bests(front: Front) -> dict[str, float]:
+    """Return own epsilon and test score of the point of the front that is best in each objective but epsilon."""
+    told: dict[str, float] = {}
+    for judged in front.objectives:
+        point = None if judged.name == "epsilon" else best(front.front_points, judged)
+        if point is not None:
+            told |= best_test_metrics(point, judged.name)
+            told |= {f"{best_name(judged.name)}/epsilon": point.values["epsilon"]} if "epsilon" in point.values else {}
+    return told
 
 
 def _conclude_bests(tracker: Tracker, front: Front) -> None:

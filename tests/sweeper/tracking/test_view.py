@@ -21,9 +21,8 @@ def columns_of(value):
 
 def test_scores_and_price_are_its_columns_under_the_names_of_metrics():
     shown = columns_of(results_view(["epsilon", "auroc", "certified@36/255"]))
-    assert shown[:4] == [
-        f"metrics.`{name}`" for name in ("best/auroc", "test/auroc", "best/certified/36_255", "test/certified/36_255")
-    ]
+    names = [f"best/{name}{of}" for name in ("auroc", "certified/36_255") for of in ("", "/test", "/epsilon")]
+    assert shown[:6] == [f"metrics.`{name}`" for name in names], "of one point in each row"
     assert "metrics.`price`" in shown
 
 

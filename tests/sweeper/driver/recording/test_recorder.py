@@ -106,7 +106,13 @@ def test_where_a_trial_is_trained_is_recorded_and_tagged(kept, plan_row):
     assert (
         "tag",
         "t0001",
-        {"mlflow.runName": "t0001 mlp planned eps 2.701", "sweeper.node": "10.0.0.7", "sweeper.device": "cpu"},
+        {
+            "mlflow.runName": "t0001 mlp planned eps 2.701",
+            "sweeper.planned_epsilon": "2.701",
+            "sweeper.noise_multiplier": "2",
+            "sweeper.node": "10.0.0.7",
+            "sweeper.device": "cpu",
+        },
     ) in tags
 
 

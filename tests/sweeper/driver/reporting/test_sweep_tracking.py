@@ -92,6 +92,8 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     conclude(told, front, status="completed")
     metrics, tags = told.calls[0][3], told.calls[1][2]
     assert metrics["price"] == 5.0
+    own = None if hidden else POINT.values["epsilon"]
+    assert metrics.get("best/accuracy/epsilon") == own, "of one point in each row of the list"
     assert RISK.in_words() in tags["mlflow.note.content"]
     assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
     told_best = f"accuracy {value_text(POINT, 'accuracy')} on validation rows ({POINT.label})"
