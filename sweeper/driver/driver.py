@@ -51,6 +51,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
+from sweeper.tracking.view import results_columns
 from sweeper.trials.rehearsal import HALVES
 
 SHOW_SECONDS = 0.5
@@ -157,7 +158,9 @@ class SweepRun:
             self._plan.name,
             uri=self._options.tracking,
             id_=self._id,
-            objectives=[one.name for one in self._plan.shared.objectives],
+            columns=results_columns(
+                [one.name for one in self._plan.shared.objectives], noisy=self._plan.shared.noise is not None
+            ),
             params=told_spec(self._plan.spec.values) if not self._resumed else {},
             tags=tags | {"sweeper.spec_hash": self._plan.spec.digest},
             waits=True,

@@ -48,9 +48,9 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
 def _score_noise(folder: SweepFolder, ledger: Ledger) -> tuple[float, float] | None:
     """Return the noise of scores that a sweep began with; earlier versions recorded it with budgets and trials."""
     noise = folder.read_manifest(secret=True).course.score_noise
-    pools = None if ledger.budget is None else ledger.budget.score_pools
     if noise is not None:
         return noise
+    pools = None if ledger.budget is None else ledger.budget.score_pools
     if pools is not None:
         return pools[0].event.noise_multiplier, pools[1].event.noise_multiplier
     plans = (trial.plan.scores for trial in folder.trials().values() if trial.plan is not None)

@@ -80,14 +80,15 @@ def best_name(objective: str) -> str:
 
 
 def best_metrics(point: "Point", objective: str) -> dict[str, float]:
-    """Return the value of the point that is best in an objective, with its own epsilon and its epoch, by MLflow names.
+    """Return the best value in an objective with its interval, and own epsilon and epoch of its point, by MLflow names.
 
     >>> from sweeper.records import Point
     >>> best_metrics(Point(trial="t0001", epoch=3, values={"epsilon": 1.0, "accuracy": 0.9}), "accuracy")
     {'best/accuracy': 0.9, 'best/accuracy/epsilon': 1.0, 'best/accuracy/epoch': 3.0}
     """
     name, epsilon = best_name(objective), point.values.get("epsilon")
-    at = {} if epsilon is None else {f"{name}/epsilon": epsilon}
+    at, ends = {} if epsilon is None else {f"{name}/epsilon": epsilon}, point.interval(objective)
+    at |= {} if ends is None else {f"{name}/low": ends[0], f"{name}/high": ends[1]}
     return {name: point.values[objective], **at, f"{name}/epoch": float(point.epoch)}
 
 

@@ -74,7 +74,7 @@ class Destination:
     sweep: str  # the name of its folder
     artifacts: str | None = None  # URI of the folder for a new experiment's artifacts; the server decides if ``None``
     id: str | None = None  # of the sweep, ``None`` for one of an earlier version
-    objectives: Sequence[str] = ()  # which the page shows of runs, where they are known
+    columns: Sequence[str] = ()  # metrics that the list of runs shows, where they are known
 
     @classmethod
     def of(
@@ -83,7 +83,7 @@ class Destination:
         experiment: str,
         uri: str | None = None,
         id_: str | None = None,
-        objectives: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> "Destination":
         """Return the destination of a sweep folder: the given URI, or the SQLite store of all sweeps beside it."""
         folder = folder.resolve()
@@ -94,7 +94,7 @@ class Destination:
             sweep=folder.name,
             artifacts=artifacts_beside(uri),
             id=id_,
-            objectives=tuple(objectives),
+            columns=tuple(columns),
         )
 
     @property
@@ -170,9 +170,9 @@ class Store:
                 if experiment
                 else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
-            if wanted.objectives and VIEW_TAG not in (experiment.tags if experiment else {}):
+            if wanted.columns and VIEW_TAG not in (experiment.tags if experiment else {}):
                 with contextlib.suppress(MlflowException):  # a store that takes no view takes runs
-                    client.set_experiment_tag(self._experiment, VIEW_TAG, results_view(wanted.objectives))
+                    client.set_experiment_tag(self._experiment, VIEW_TAG, results_view(wanted.columns))
         self.run_ids |= runs_by_trial(client, self._experiment, wanted)
         self._rehearsals |= runs_by_rehearsal(client, self._experiment, wanted)
         self._client = client

@@ -51,7 +51,7 @@ class Tracker:
     Args:
         uri: of the store; the SQLite file beside the folder if ``None``.
         id_: of the sweep; ``None`` for one of an earlier version.
-        objectives: of the sweep, which the store shows of its runs.
+        columns: metrics that the store shows in its list of runs.
         waits: whether the store is not asked before ``deliver``.
     """
 
@@ -62,12 +62,12 @@ class Tracker:
         *,
         uri: str | None = None,
         id_: str | None = None,
-        objectives: Sequence[str] = (),
+        columns: Sequence[str] = (),
         params: Mapping[str, object] | None = None,
         tags: Mapping[str, str] | None = None,
         waits: bool = False,
     ) -> None:
-        self.destination = Destination.of(folder, experiment, uri, id_, objectives)
+        self.destination = Destination.of(folder, experiment, uri, id_, columns)
         self._store = Store(self.destination)
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}

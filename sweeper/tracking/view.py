@@ -29,21 +29,23 @@ _STATE = {
 }
 
 
-def results_view(objectives: Sequence[str]) -> str:
-    """Return the value of the tag of an experiment whose sweeps have these objectives."""
-    state = json.dumps(_STATE | {"selectedColumns": columns(objectives)}).encode()
-    packed = base64.b64encode(zlib.compress(state)).decode()
+def results_view(columns: Sequence[str]) -> str:
+    """Return the value of the tag of an experiment whose runs are shown with these metrics."""
+    shown = [*(f"metrics.`{name}`" for name in columns), "attributes.`Duration`"]
+    packed = base64.b64encode(zlib.compress(json.dumps(_STATE | {"selectedColumns": shown}).encode())).decode()
     now = time.time_ns() // 1_000_000
-    view = {"name": NAME, "createdAt": now, "updatedAt": now, "state": f"deflate;{packed}"}
-    return json.dumps(view)
+    return json.dumps({"name": NAME, "createdAt": now, "updatedAt": now, "state": f"deflate;{packed}"})
 
 
-def columns(objectives: Sequence[str]) -> list[str]:
-    """Return what is shown of a run: of its best point in each objective all that belongs to it, price and duration.
+def results_columns(objectives: Sequence[str], *, noisy: bool) -> tuple[str, ...]:
+    """Return the metrics that tell a result: of the best point in each objective all that belongs to it, and the price.
 
-    >>> columns(["epsilon", "certified@0.25"])[:2]
-    ['metrics.`best/certified/0.25`', 'metrics.`best/certified/0.25/test`']
+    ``noisy`` is whether scores have intervals, without which none is shown.
+
+    >>> results_columns(["epsilon", "certified@0.25"], noisy=False)
+    ('best/certified/0.25', 'best/certified/0.25/test', 'best/certified/0.25/epsilon', 'price')
     """
-    scores = [name for name in objectives if name != "epsilon"]
-    names = [name for score in map(best_name, scores) for name in (score, f"{score}/test", f"{score}/epsilon")]
-    return [*(f"metrics.`{name}`" for name in (*names, "price")), "attributes.`Duration`"]
+    ends = ("", "/low", "/high") if noisy else ("",)
+    names = [best_name(name) for name in objectives if name != "epsilon"]
+    of_each = [*ends, *(f"/test{end}" for end in ends), "/epsilon"]
+    return (*(f"{name}{one}" for name in names for one in of_each), "price")

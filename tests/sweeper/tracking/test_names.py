@@ -5,11 +5,12 @@ import pytest
 
 from clipless.privacy.exposure import Basis, Exposure, GroupCost, Risk
 from sweeper.privacy.pricing import Price
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import NoisyScores, Point, SweepStatus, TrialStatus
 from sweeper.tracking.names import (
     MAX_KEY_LENGTH,
     MAX_PARAM_LENGTH,
     RUN_STATUS,
+    best_metrics,
     clean,
     metric_names,
     mlflow_params,
@@ -79,3 +80,11 @@ def test_what_a_price_means_to_a_person_is_metrics_too_but_for_what_is_infinite(
         "price/shift/2-rows": 0.5,
     }
     assert [clean(name) for name in named] == list(named)
+
+
+def test_a_noisy_best_value_has_the_ends_of_its_interval():
+    noisy = NoisyScores(is_final=True, released={"accuracy": 0.83}, intervals={"accuracy": (0.7, 0.9)})
+    point = Point(trial="t0001", epoch=3, values={"epsilon": 1.0, "accuracy": 0.8}, noisy=noisy)
+    found = best_metrics(point, "accuracy")
+    assert (found["best/accuracy/low"], found["best/accuracy/high"]) == (0.7, 0.9)
+    assert "best/accuracy/low" not in best_metrics(replace(point, noisy=None), "accuracy")

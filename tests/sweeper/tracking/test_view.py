@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from sweeper.tracking.store import Destination, Store
-from sweeper.tracking.view import VIEW_TAG, results_view
+from sweeper.tracking.view import VIEW_TAG, results_columns, results_view
 
 
 def columns_of(value):
@@ -20,10 +20,16 @@ def columns_of(value):
 
 
 def test_scores_and_price_are_its_columns_under_the_names_of_metrics():
-    shown = columns_of(results_view(["epsilon", "auroc", "certified@36/255"]))
+    shown = columns_of(results_view(results_columns(["epsilon", "auroc", "certified@36/255"], noisy=False)))
     names = [f"best/{name}{of}" for name in ("auroc", "certified/36_255") for of in ("", "/test", "/epsilon")]
     assert shown[:6] == [f"metrics.`{name}`" for name in names], "of one point in each row"
     assert "metrics.`price`" in shown
+
+
+def test_noisy_scores_are_shown_with_the_ends_of_their_intervals():
+    shown = results_columns(["epsilon", "accuracy"], noisy=True)
+    for score in ("best/accuracy", "best/accuracy/test"):
+        assert {score, f"{score}/low", f"{score}/high"} <= {*shown}
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -36,12 +42,10 @@ def test_an_experiment_has_it_once_and_a_store_that_refuses_it_takes_runs(tmp_pa
         set_tag(client, *tag)
 
     monkeypatch.setattr(MlflowClient, "set_experiment_tag", set_or_refuse)
-    for objectives in (["epsilon", "accuracy"], ["epsilon", "auroc"]):
-        folder = tmp_path / objectives[1]
+    for columns in (["best/accuracy"], ["best/auroc"]):
+        folder = tmp_path / columns[0].replace("/", "-")
         folder.mkdir()
-        Store(Destination.of(folder, "digits", f"sqlite:///{tmp_path / 'mlflow.db'}", objectives=objectives)).deliver(
-            []
-        )
+        Store(Destination.of(folder, "digits", f"sqlite:///{tmp_path / 'mlflow.db'}", columns=columns)).deliver([])
     experiment = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}").get_experiment_by_name("digits")
     assert (VIEW_TAG in experiment.tags) is not refuses
     if not refuses:
