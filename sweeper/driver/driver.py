@@ -412,7 +412,15 @@ class SweepRun:
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
             self._tell_spec()
-            conclude(self._tracker, front, status=status.value, page=self._options.page, notes=notes_of(folder.path))
+            rehearsals = self._progress().rehearsals
+            conclude(
+                self._tracker,
+                front,
+                status=status.value,
+                page=self._options.page,
+                notes=notes_of(folder.path),
+                rehearsed="" if rehearsals is None else rehearsals.ranked.in_words,
+            )
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
             if not self._left_early:

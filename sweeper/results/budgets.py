@@ -11,7 +11,7 @@ from math import isfinite
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
-from sweeper.results.highlights import FINALS_FIRST, best, finals_first, value_text
+from sweeper.results.highlights import FINALS_FIRST, best, finals_first, lead_lines, test_text, value_text
 from sweeper.rounding import number_of, round_up
 from sweeper.tracking.names import ARTIFACT_LINK, best_name, escape_markdown
 
@@ -65,14 +65,21 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
     return found
 
 
-def description(front: Front, *, status: str, page: str | None = None) -> str:
-    """Return what a sweep found and costs, as Markdown for those who see its run alone."""
+def description(front: Front, *, status: str, page: str | None = None, rehearsed: str = "") -> str:
+    """Return what a sweep found and costs, as Markdown for those who see its run alone.
+
+    ``rehearsed`` says what was rehearsed before the first trial.
+    """
     points = number_of(front.total, "point")
     counts = f"{number_of(front.trials_begun, 'trial')}, {len(front.on_front)} of {points} on the front"
     blocks = [f"**{escape_markdown(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
+    if lead := lead_lines(front):
+        first, *scores = map(escape_markdown, lead)
+        blocks.append("\n".join([f"**{first}**", "", *(f"- {one}" for one in scores)]))
     blocks += _costs(front.ledger)
+    blocks += [rehearsed] if rehearsed else []
     if tells_own_epsilons(front) and front.on_front:
         noisy = f" {FINALS_FIRST}" if finals_first(front.front_points) else ""
         blocks += ["## Best points by own epsilon", _table(front), f"Own epsilon: of one training, {OWN}.{noisy}"]
@@ -93,14 +100,18 @@ def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
 
 def _table(front: Front) -> str:
     names = [one for one in front.objectives if one.name != "epsilon"]
-    heads = ["own epsilon at most", *(f"best {one.name}, and its point" for one in names)]
-    rows = [heads, ["---"] * len(heads)]
+    tested = any(point.test for point in front.front_points)
+    scores = "validation, test score" if tested else "validation score"
+    heads = ["own epsilon at most", *(f"best {one.name}: {scores}, point" for one in names)]
+    rows, before = [heads, ["---"] * len(heads)], None
     for budget in best_by_budget(front.front_points, names):
-        if any(budget.best.values()):
-            cells = ["" if point is None else _with_point(point, name) for name, point in budget.best.items()]
+        if any(budget.best.values()) and budget.best != before:
+            cells = ["" if one is None else _with_point(one, name, tested) for name, one in budget.best.items()]
             rows.append([f"{budget.epsilon:g}", *cells])
+            before = budget.best
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _with_point(point: Point, name: str) -> str:
-    return f"{value_text(point, name)}: {point.label}, own epsilon {round_up(point.values['epsilon'])}"
+def _with_point(point: Point, name: str, tested: bool) -> str:
+    scores = f"{value_text(point, name)}, {test_text(point, name)}" if tested else value_text(point, name)
+    return f"{scores}: {point.label}, own epsilon {round_up(point.values['epsilon'])}"

@@ -137,6 +137,17 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
             f"{largest:.3f}, error {error:.3f}): the model may give every row the same answer."
         )
 
+    @property
+    def in_words(self) -> str:
+        """Say how many were rehearsed on what, at what cost, and which of them were trained; empty where none was."""
+        if not self:
+            return ""
+        source = self[0].configuration.source
+        head = f"{number_of(len(self), 'configuration')} rehearsed on {source.in_words}"
+        trained = [f"{one.id} as {', '.join(one.trials)}" for one in self if one.trials]
+        then = f" Trained: {'; '.join(trained)}." if trained else ""
+        return f"{head}, which {source.cost_in_words} and leave no model.{then}"
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return one flat row per configuration; see `RankedRehearsal.row`."""
         return (one.row() for one in self)

@@ -116,6 +116,31 @@ def name_hypervolume(value: float, interval: Interval | None) -> dict[str, float
     return {"hypervolume": value} | {f"{end}/hypervolume": volume for end, volume in ends}
 
 
+def noise_metrics(point: "Point") -> dict[str, float]:
+    """Return the ends of the intervals of noisy scores, and these as they were released, beside the estimates."""
+    if point.noisy is None:
+        return {}
+    ends = point.noisy.intervals
+    parts = {
+        "low": {name: low for name, (low, _) in ends.items()},
+        "high": {name: high for name, (_, high) in ends.items()},
+        "released": point.noisy.released,
+    }
+    return {f"{part}/{name}": value for part, values in parts.items() for name, value in metric_names(values).items()}
+
+
+def model_metrics(point: "Point") -> dict[str, float]:
+    """Return what the model of a point has reached on validation and test rows, under the names of its trial's metrics.
+
+    >>> from sweeper.records import Point
+    >>> model_metrics(Point(trial="t0001", epoch=3, values={"accuracy": 0.9}, made_from="slow-midpoint"))
+    {'slow-midpoint/val/accuracy': 0.9}
+    """
+    own = {name: value for name, value in point.values.items() if name != "epsilon"}
+    named = metric_names(own) | noise_metrics(point) | name_test_scores(point)
+    return {f"{point.made_from}/{name}" if point.made_from else name: value for name, value in named.items()}
+
+
 def name_test_scores(point: "Point") -> dict[str, float]:
     """Return the test scores of a point under their MLflow names, with the ends of intervals of noisy ones.
 

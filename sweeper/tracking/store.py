@@ -32,7 +32,7 @@ from sweeper.tracking.entries import (
     TrackingRow,
     row_from_json,
 )
-from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, USER_TAG, clean
+from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, NOTE_TAG, RUN_STATUS, USER_TAG, clean
 from sweeper.tracking.outbox import JsonRows
 from sweeper.tracking.view import VIEW_TAG, results_view
 
@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 STORE_NAME = "mlflow.db"
 ARTIFACTS_NAME = "mlflow-artifacts"
 
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # what MLflow's page then shows: trainings
+EXPERIMENT_TAGS = {
+    "mlflow.experimentKind": "custom_model_development",  # what MLflow's page then shows: trainings
+    NOTE_TAG: "The sweeps of one name: each is a run, its trials are runs below it. A sweep's description says what it "
+    "found and costs. *Results* under *Views* has scores and prices as columns.",
+}
 DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here uses
 
 SWEEP_TAG = "sweeper.sweep"  # the name of the folder

@@ -9,7 +9,7 @@ made, in the outbox's thread: together they take four seconds of one processor.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError, one_line
@@ -72,6 +72,7 @@ class Tracker:
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
         self._user = user_tag(folder)
+        self._data: DatasetRow | None = None
         told = self._user | dict(tags or {})
         self._put(RunRow(trial=None, at=_now(), params=mlflow_params(params or {}), tags=told))
         if not waits:
@@ -89,6 +90,8 @@ class Tracker:
         """Open the trial's run, with its parameters nested as in the spec."""
         self._running[trial] = None
         self._put(RunRow(trial=trial, at=_now(), params=mlflow_params(params), tags=self._user | dict(tags)))
+        if self._data is not None:
+            self._put(replace(self._data, trial=trial))
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
         """Write metrics of one epoch of a trial, or of the sweep, under names as ``metric_names`` makes."""
@@ -138,8 +141,9 @@ class Tracker:
         self._put(TextRow(trial=None, at=_now(), name=name, text=text))
 
     def dataset(self, name: str, digest: str, facts: Mapping[str, object]) -> None:
-        """Tell what the sweep learns from: public facts alone, and a digest of them."""
-        self._put(DatasetRow(trial=None, at=_now(), name=name, digest=digest, facts=dict(facts)))
+        """Tell what the sweep and every trial that starts learn from: public facts alone, and a digest of them."""
+        self._data = DatasetRow(trial=None, at=_now(), name=name, digest=digest, facts=dict(facts))
+        self._put(self._data)
 
     def run_id(self, trial: str | None = None) -> str | None:
         """Return the MLflow run of a trial, or of the sweep, once there is one."""

@@ -14,6 +14,9 @@ from sweeper.tracking.names import best_name
 
 VIEW_TAG = "mlflow.sharedViewState.sweeper"
 NAME = "Results"
+_RUN_NAME, _NAME_WIDTH = "attributes.`Run Name`", 330  # pixels; lists cut what is wider
+_CREATED, _CREATED_WIDTH = "runDateAndNestInfo", 150
+_LETTER, _MARGIN = 7, 32
 _STATE = {
     "searchFilter": "",
     "orderByKey": "attributes.start_time",
@@ -22,8 +25,6 @@ _STATE = {
     "lifecycleFilter": "Active",
     "datasetsFilter": [],
     "modelVersionFilter": "All Runs",
-    "columnOrder": [],
-    "columnWidths": {},
     "runsHiddenMode": "FIRST_10_RUNS",
     "hideEmptyCharts": True,
 }
@@ -31,21 +32,23 @@ _STATE = {
 
 def results_view(columns: Sequence[str]) -> str:
     """Return the value of the tag of an experiment whose runs are shown with these metrics."""
-    shown = [*(f"metrics.`{name}`" for name in columns), "attributes.`Duration`"]
-    packed = base64.b64encode(zlib.compress(json.dumps(_STATE | {"selectedColumns": shown}).encode())).decode()
+    metrics = {f"metrics.`{name}`": _LETTER * len(name) + _MARGIN for name in columns}
+    widths = {_RUN_NAME: _NAME_WIDTH, _CREATED: _CREATED_WIDTH, **metrics}
+    state = {"selectedColumns": [*metrics, "attributes.`Duration`"], "columnOrder": [*widths], "columnWidths": widths}
+    packed = base64.b64encode(zlib.compress(json.dumps(_STATE | state).encode())).decode()
     now = time.time_ns() // 1_000_000
     return json.dumps({"name": NAME, "createdAt": now, "updatedAt": now, "state": f"deflate;{packed}"})
 
 
 def results_columns(objectives: Sequence[str], *, noisy: bool) -> tuple[str, ...]:
-    """Return the metrics that tell a result: of the best point in each objective all that belongs to it, and the price.
+    """Return the metrics that tell a result: the price, and of the best point in each objective all that belongs to it.
 
     ``noisy`` is whether scores have intervals, without which none is shown.
 
     >>> results_columns(["epsilon", "certified@0.25"], noisy=False)
-    ('best/certified/0.25', 'best/certified/0.25/test', 'best/certified/0.25/epsilon', 'price')
+    ('price', 'best/certified/0.25', 'best/certified/0.25/test', 'best/certified/0.25/epsilon')
     """
     ends = ("", "/low", "/high") if noisy else ("",)
     names = [best_name(name) for name in objectives if name != "epsilon"]
     of_each = [*ends, *(f"/test{end}" for end in ends), "/epsilon"]
-    return (*(f"{name}{one}" for name in names for one in of_each), "price")
+    return ("price", *(f"{name}{one}" for name in names for one in of_each))

@@ -37,6 +37,7 @@ from sweeper.tracking.names import (
     PLANNED_TAG,
     best_metrics,
     metric_names,
+    noise_metrics,
     risk_metrics,
     trial_name,
 )
@@ -333,19 +334,6 @@ def _metrics(point: Point) -> dict[str, float]:
     named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
     if not point.made_from:
         risk = {} if point.risk is None else risk_metrics(point.risk)
-        return metric_names(point.values, point.accountants) | risk | named | _noise_metrics(point)
+        return metric_names(point.values, point.accountants) | risk | named | noise_metrics(point)
     own = {name: value for name, value in point.values.items() if name != "epsilon"}  # which is that of the epoch
     return {f"{point.made_from}/{name}": value for name, value in (metric_names(own) | named).items()}
-
-
-def _noise_metrics(point: Point) -> dict[str, float]:
-    """Return the ends of the intervals of noisy scores, and these as they were released, beside the estimates."""
-    if point.noisy is None:
-        return {}
-    ends = point.noisy.intervals
-    parts = {
-        "low": {name: low for name, (low, _) in ends.items()},
-        "high": {name: high for name, (_, high) in ends.items()},
-        "released": point.noisy.released,
-    }
-    return {f"{part}/{name}": value for part, values in parts.items() for name, value in metric_names(values).items()}

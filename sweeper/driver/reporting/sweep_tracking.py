@@ -108,6 +108,7 @@ def conclude(
     status: str,
     page: str | None = None,
     notes: Mapping[str, Notes] = MappingProxyType({}),
+    rehearsed: str = "",
 ) -> None:
     """Tell what a sweep found and costs, and of each trial how it ended, its test scores and what people noted."""
     found = best_values(front.front_points, front.objectives) if tells_own_epsilons(front) else {}
@@ -116,8 +117,9 @@ def conclude(
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
     bests = _of_bests(front) if found else {}
     tracker.log(None, done, volume | price_metrics(front.ledger) | found | bests | tested)
+    described = description(front, status=status, page=page, rehearsed=rehearsed)
     results = _name_results(front) | _name_sweep(front, tracker.destination.sweep)
-    tracker.tag(None, {**results, NOTE_TAG: description(front, status=status, page=page)})
+    tracker.tag(None, {**results, NOTE_TAG: described})
     for point in front.front_points:
         scores = {} if point.made_from else name_test_scores(point)
         if scores:

@@ -16,12 +16,12 @@ from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.results.display import lines_in_html
-from sweeper.results.highlights import shown_text
+from sweeper.results.highlights import score_by_split
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.rounding import exactly, round_up
 from sweeper.tracking.client import destination_of, find_runs
-from sweeper.tracking.names import version_tags
+from sweeper.tracking.names import NOTE_TAG, clean, mlflow_params, model_metrics, version_tags
 from sweeper.tracking.store import Destination, prepare_mlflow
 
 if TYPE_CHECKING:
@@ -91,8 +91,9 @@ def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path |
     Raises:
         SweeperError: nothing to encode rows by, or the store does not take the model.
     """
+    takes = input_in_words(picked.sweep.input_format(data_dir))
     with _prepare(picked, data_dir, f"Cannot log the model in {wanted.uri}") as parts:
-        return _log_once(picked, wanted, run, parts)
+        return _log_once(picked, wanted, run, parts, takes)
 
 
 @contextlib.contextmanager
@@ -122,19 +123,22 @@ def _prepare(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator[di
             raise SweeperError(f"{trouble}: {one_line(error)}") from error
 
 
-def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str, object]) -> str:
+def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str, object], takes: str) -> str:
     import mlflow
     from mlflow import MlflowClient
-    from mlflow.entities import LoggedModelOutput
+    from mlflow.entities import LoggedModelOutput, Metric
 
     client = MlflowClient(tracking_uri=wanted.uri)
     made = client.create_logged_model(
         client.get_run(run).info.experiment_id,
         name=f"{wanted.sweep}-{picked.point.name}".replace(".", "-"),  # MLflow takes no points here
         source_run_id=run,
-        tags=tags_of(picked),
+        tags={**tags_of(picked), NOTE_TAG: describe(picked, takes)},
+        params=mlflow_params(picked.trial.config),
         model_type="clipless",
     )
+    at, step, scores = made.creation_timestamp, picked.point.epoch, model_metrics(picked.point)
+    client.log_batch(run, [Metric(clean(name), x, at, step, model_id=made.model_id) for name, x in scores.items()])
     with tempfile.TemporaryDirectory() as folder, _without_advice():
         saved = Path(folder) / "model"
         mlflow.pyfunc.save_model(saved, **parts)
@@ -156,7 +160,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
     else:  # the price of one training holds for no winner
         own = {}
     return {
-        "sweeper.sweep": card.sweep,
+        "sweeper.sweep": picked.sweep.directory.name,
         "sweeper.trial": picked.point.trial,
         "sweeper.epoch": str(picked.point.epoch),
         **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
@@ -202,7 +206,7 @@ def _without_advice() -> Iterator[None]:
 
 
 def describe(picked: Picked, takes: str) -> str:
-    """Return what a registry says of a version: its price, its accuracy, where its card is, and what it predicts from.
+    """Return what a registry says of a version: its price, its scores, where its card is, and what it predicts from.
 
     Guarantees:
         The epsilon is the price of the sweep, which holds however the model was chosen, or is marked as not proven;
@@ -213,8 +217,9 @@ def describe(picked: Picked, takes: str) -> str:
     price = f"Epsilon {round_up(winner.epsilon)} at delta {exactly(card.guarantee.delta)}"
     named = f"{price} (price of the sweep){winner.doubt}"
     parts = ["Exploratory: no guarantee", price] if card.exploratory else [named]
-    if "accuracy" in point.values:
-        parts.append(f"accuracy {shown_text(point, 'accuracy', picked.sweep.front().claim)}")
+    front = picked.sweep.front()
+    judged = [one.name for one in front.objectives if one.name in point.values and one.name != "epsilon"]
+    parts += [score_by_split(point, name, front.claim) for name in judged[:1]]
     return "; ".join([*parts, f"card.md in the artifacts, folder {ARTIFACT}"]) + f".\n\n{takes}"
 
 

@@ -56,6 +56,7 @@ from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.tracking.names import model_metrics
 from sweeper.tracking.outbox import stored_rows
 from tests.factories import make_spec, small_content
 
@@ -234,7 +235,9 @@ def test_the_store_tells_who_sees_nothing_else_what_was_found_and_what_it_costs(
     parent = found[ran.folder.name]
     note = parent.tags["mlflow.note.content"]
     assert front.ledger["everything"].statement in note
-    assert "| own epsilon at most | best accuracy, and its point | best certified@0.25, and its point |" in note
+    heads = (f"best {name}: validation, test score, point" for name in ("accuracy", "certified@0.25"))
+    assert f"| own epsilon at most | {' | '.join(heads)} |" in note
+    assert "the majority-class baseline reaches 0." in note
     assert "`front.html`" in note
     best = {key: steps[max(steps)] for key, steps in parent.metrics.items() if key.startswith("best/")}
     assert best["best/accuracy"] == max(p.values["accuracy"] for p in front.front_points)
@@ -247,7 +250,11 @@ def test_the_store_tells_who_sees_nothing_else_what_was_found_and_what_it_costs(
     (model,) = client.search_logged_models([client.get_experiment_by_name("tiny").experiment_id])
     picked = Sweep(ran.folder).pick()
     assert (model.status.value, model.source_run_id) == ("READY", found[picked.point.trial].id)
-    assert model.tags == tags_of(picked)
+    assert model.tags == {**tags_of(picked), "mlflow.note.content": model.tags["mlflow.note.content"]}
+    assert model.tags["sweeper.sweep"] == ran.folder.name
+    assert model.params["training.epochs"] == str(picked.trial.config["training"]["epochs"])
+    assert {one.key: one.value for one in model.metrics} == model_metrics(picked.point)
+    assert client.get_run(model.source_run_id).inputs.dataset_inputs[0].dataset.digest == data.dataset.digest
     assert [one.model_id for one in client.get_run(model.source_run_id).outputs.model_outputs] == [model.model_id]
 
 

@@ -36,8 +36,10 @@ def test_the_description_has_costs_a_table_and_where_to_look(priced):
     )
     assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trial, 3 of 3 points on the front.")
     assert said.count("It costs 9.5.") == 1
+    assert "**Best accuracy: t0001, epoch 3**\n\n- accuracy 0.900 on validation rows" in said
     best, certified = "0.800: t0001, epoch 2, own epsilon 2.9", "0.400: t0001, epoch 1, own epsilon 0.9001"
     assert f"| 3 | {best} | {certified} |" in said
+    assert "| 5 |" not in said, "as 3, which buys the same"
     assert said.index("It costs 9.5.") < said.index("## Best points by own epsilon")
     assert "if its configuration and epoch were fixed in advance" in said
     assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said

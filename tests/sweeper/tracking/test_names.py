@@ -14,6 +14,7 @@ from sweeper.tracking.names import (
     clean,
     metric_names,
     mlflow_params,
+    model_metrics,
     price_metrics,
 )
 
@@ -88,3 +89,12 @@ def test_a_noisy_best_value_has_the_ends_of_its_interval():
     found = best_metrics(point, "accuracy")
     assert (found["best/accuracy/low"], found["best/accuracy/high"]) == (0.7, 0.9)
     assert "best/accuracy/low" not in best_metrics(replace(point, noisy=None), "accuracy")
+
+
+def test_the_metrics_of_a_model_have_intervals_and_no_epsilon_of_one_training():
+    noisy = NoisyScores(is_final=True, released={"accuracy": 0.83}, intervals={"accuracy": (0.7, 0.9)})
+    point = Point(trial="t0001", epoch=3, values={"epsilon": 1.0, "accuracy": 0.8}, noisy=noisy, test={"accuracy": 0.7})
+    found = model_metrics(replace(point, made_from="slow-midpoint"))
+    assert (found["slow-midpoint/low/val/accuracy"], found["slow-midpoint/high/val/accuracy"]) == (0.7, 0.9)
+    assert found["slow-midpoint/test/accuracy"] == 0.7
+    assert not any("epsilon" in name for name in model_metrics(point)), "a winner may have none of its own"

@@ -12,18 +12,20 @@ from sweeper.tracking.store import Destination, Store
 from sweeper.tracking.view import VIEW_TAG, results_columns, results_view
 
 
-def columns_of(value):
+def state_of(value):
     view = json.loads(value)
     assert view["name"] == "Results"
     packed = view["state"].removeprefix("deflate;")
-    return json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
 def test_scores_and_price_are_its_columns_under_the_names_of_metrics():
-    shown = columns_of(results_view(results_columns(["epsilon", "auroc", "certified@36/255"], noisy=False)))
+    state = state_of(results_view(results_columns(["epsilon", "auroc", "certified@36/255"], noisy=False)))
     names = [f"best/{name}{of}" for name in ("auroc", "certified/36_255") for of in ("", "/test", "/epsilon")]
-    assert shown[:6] == [f"metrics.`{name}`" for name in names], "of one point in each row"
-    assert "metrics.`price`" in shown
+    wanted = [f"metrics.`{name}`" for name in ("price", *names)]
+    assert state["selectedColumns"][:7] == wanted, "of one point in each row"
+    assert state["columnOrder"][2:] == wanted
+    assert {*state["columnWidths"]} == {*state["columnOrder"]}
 
 
 def test_noisy_scores_are_shown_with_the_ends_of_their_intervals():
@@ -49,4 +51,6 @@ def test_an_experiment_has_it_once_and_a_store_that_refuses_it_takes_runs(tmp_pa
     experiment = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}").get_experiment_by_name("digits")
     assert (VIEW_TAG in experiment.tags) is not refuses
     if not refuses:
-        assert columns_of(experiment.tags[VIEW_TAG])[0] == "metrics.`best/accuracy`", "what somebody has changed stays"
+        assert state_of(experiment.tags[VIEW_TAG])["selectedColumns"][0] == "metrics.`best/accuracy`", (
+            "what somebody has changed stays"
+        )

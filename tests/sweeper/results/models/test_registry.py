@@ -132,7 +132,8 @@ def test_a_version_is_described_by_the_price_of_the_sweep_and_says_what_predict_
     assert said.startswith(
         f"Epsilon {price} at delta 0.0001 (price of the sweep); accuracy {point.test['accuracy']:.3f} "
     )
-    assert f"on test rows; card.md in the artifacts, folder {ARTIFACT}." in said
+    chose = f"{point.values['accuracy']:.3f} on validation rows"
+    assert f"on test rows, {chose}; card.md in the artifacts, folder {ARTIFACT}." in said
     takes = "predict takes an array of uint8, shape (rows, 8, 8), levels from 0 to 16"
     assert said.endswith(f"\n\n{takes}")
     assert repr(registered.made).endswith(takes)
