@@ -152,7 +152,7 @@ def split_lead(point: Point, name: str, claim: Claim) -> tuple[str, str, str]:
     value, tested, ends, between = _with_test(point, name, claim)
     between = f", {confidence}{between}" if between else ""
     if not tested:
-        return value, f"{title_of(name)} {chose}", f"not scored on test rows yet{between}"
+        return value, f"{title_of(name)} {chose}", f"not scored on test rows{between}"
     first = f"{confidence}{ends}; " if ends else ""
     return tested, f"{title_of(name)} on test rows", f"{first}{value} {chose}{between}"
 

@@ -116,8 +116,11 @@
   // What an extension would cost follows the number that is typed.
   let typed;
   const reprice = async (field) => {
+    if (!field.isConnected) return;
     const further = field.valueAsNumber - field.dataset.soFar;
-    if (!field.isConnected || !(further >= 1)) return;
+    const stale = !(further >= 1); // which the field says itself
+    field.form.querySelector(".price").hidden = stale;
+    if (stale) return;
     const answer = await load(`/live/part/action${location.search}&further=${further}`).then((got) => got.text(), () => "");
     const price = new DOMParser().parseFromString(answer, "text/html").querySelector(".price");
     if (price && field.isConnected && field.valueAsNumber - field.dataset.soFar === further) {

@@ -288,7 +288,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
     return card(
         title,
         tag("p", value, " ", tag("small", unit), class_="big"),
-        tag("p", *(chose if tested else ["not scored on test rows yet"]), class_="test"),
+        tag("p", *(chose if tested else ["not scored on test rows"]), class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag("p", where, class_="from"),
         *(tag("p", mark, class_="warning") for mark in marks),
