@@ -106,7 +106,9 @@ class RehearsalSource(enum.Enum):
     @property
     def in_words(self) -> str:
         """The rows: every message and page has them from here."""
-        return {RehearsalSource.PUBLIC: "public rows", RehearsalSource.SKETCH: "synthetic rows of a private sketch"}[self]
+        return {RehearsalSource.PUBLIC: "public rows", RehearsalSource.SKETCH: "synthetic rows of a private sketch"}[
+            self
+        ]
 
     @property
     def spent_in_words(self) -> str:

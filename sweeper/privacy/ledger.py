@@ -284,6 +284,15 @@ class Ledger:
         known = new if new is None or new >= 0 else None
         self._append(CloseRow(trial=trial, attempt=last.attempt, steps=steps, scored=known))
 
+    def close_whole(self, trial: str) -> None:
+        """Record that the last training of a trial made all that it planned, where nothing tells how far it came.
+
+        Raises:
+            RecordError: not written, or no such training.
+        """
+        last = self._charges.last(trial)
+        self.close(trial, 0 if last is None else max((last.event.steps, *last.granted)))
+
     def is_open(self, trial: str) -> bool:
         """Whether a training of the trial was entered and not closed."""
         last = self._charges.last(trial)

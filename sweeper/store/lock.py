@@ -17,6 +17,8 @@ DELETING_NAME = "deleting"  # marks a folder whose deletion has begun
 SERVICE_LOCK_NAME = ".service.lock"
 LOOKS, LOOK_SECONDS = 10, 0.01
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_GROWING = ("ledger.jsonl", "trials.jsonl", "points.jsonl")  # which drivers write to at their ends
+_TOLERANCE_SECONDS = 2.0  # between two times of one write
 
 
 @contextlib.contextmanager
@@ -24,19 +26,21 @@ def driver_lock(folder: Path) -> Iterator[bool]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
     Yields:
-        Whether an earlier driver ran before this machine was started the last time, or on another one, or that is not
-        known: rows that it wrote last may then be lost. That stays so until a driver has come to its end: one that is
-        killed may not have charged yet for what was lost.
+        Whether rows that an earlier driver wrote last may be lost: it ran before this machine was started the last
+        time, or on another one, or the folder is a copy or was restored from one, or none of that is known. That stays
+        so until a driver has come to its end: one that is killed may not have charged yet for what was lost.
 
     Raises:
         RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
 
     Guarantees:
-        A sweep that a killed deletion has left without its ledger is never resumed as if nothing had been spent.
+        A sweep that a killed deletion has left without its ledger is never resumed as if nothing had been spent. A
+        copy is known by what no copy keeps: the inode of the driver's file, and when a file was last changed, which the
+        system alone sets. A snapshot of a whole file system that is rolled back keeps both.
     """
     path = folder / NAME
     me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
-    is_first = not path.exists()
+    is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -49,6 +53,7 @@ def driver_lock(folder: Path) -> Iterator[bool]:
         if (folder / DELETING_NAME).exists():
             raise RecordError(f"Expected a whole sweep, but the deletion of {folder} has begun; delete it again")
         moved = (before.get("boot"), before.get("host")) != (me["boot"], me["host"])
+        moved = moved or not _is_the_file(handle, before) or any(_was_put_back(folder / name) for name in _GROWING)
         rebooted = not is_first and (moved or before.get("rebooted") is not False)
         try:
             _write(handle, me | {"rebooted": rebooted})
@@ -128,8 +133,28 @@ def _boot() -> str:
 
 
 def _write(handle: int, content: dict[str, Any]) -> None:
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps(content).encode(), 0)
+    for _ in range(2):  # the second time with when the first was, as the file system tells the time
+        written = os.fstat(handle)
+        text = json.dumps(content | {"inode": written.st_ino, "changed": written.st_ctime})
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, text.encode(), 0)
+
+
+def _is_the_file(handle: int, content: dict[str, Any]) -> bool:
+    """Whether a driver wrote this content to this very file, and nobody has written or copied it since."""
+    found, changed = os.fstat(handle), content.get("changed")
+    if content.get("inode") != found.st_ino or not isinstance(changed, int | float):
+        return False
+    return abs(found.st_ctime - changed) <= _TOLERANCE_SECONDS
+
+
+def _was_put_back(path: Path) -> bool:
+    """Whether a file has got the time at which it was last written from elsewhere, as one that a backup restores."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return abs(found.st_ctime - found.st_mtime) > _TOLERANCE_SECONDS
 
 
 def _read(handle: int) -> dict[str, Any]:

@@ -126,7 +126,8 @@ class Recorder:
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in (point for point in records.points.values() if not point.made_from):
             self._search.report(point)
-            decision = None if self._scheduler is None else self._scheduler.judge(point)
+            planned = point.trial in records.trials and records.trials[point.trial].plan is not None
+            decision = self._scheduler.judge(point) if self._scheduler is not None and planned else None
             last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
         self._search.skip(max(map(trial_number, records.trials), default=0))
         for trial in list(records.trials.values()):
@@ -164,6 +165,9 @@ class Recorder:
         self.records.plan(trial, row.plan, row.placed)
         if self._scheduler is not None:
             self._scheduler.begin(trial, row.plan.epsilon_curve, number=trial_number(trial))
+            for point in self.records.points.values():
+                if recorded.plan is None and point.trial == trial and not point.made_from:
+                    self._scheduler.judge(point)  # it could not be told while the plan was lost with the machine
         return None
 
     def on_draw(self, trial: str) -> str | None:

@@ -96,12 +96,10 @@ class SpendingRecord:
         Raises:
             RecordError: the ledger has lost what the trial spent.
         """
-        if trial.plan is None:
-            return
-        self._ledger.check_charged(trial.id)
+        if trial.plan is not None:
+            self._ledger.check_charged(trial.id)
         if self._ledger.is_open(trial.id):
-            granted = epochs_of(trial.plan, self._ledger.granted(trial.id))  # another process may still be at it
-            self._close_at(trial, max(granted, _most_epochs(trial, last_epoch, rebooted=rebooted)))
+            self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted), granted=True)
 
     def open(self, trial: Trial, row: PlanRow, last_epoch: int, rungs: Sequence[int]) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
@@ -251,13 +249,19 @@ class SpendingRecord:
         if self._account is not None:
             self._account.charge(draw)
 
-    def _close_at(self, trial: Trial, started_epochs: int) -> None:
-        """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""
+    def _close_at(self, trial: Trial, started_epochs: int, *, granted: bool = False) -> None:
+        """Close the last training of a trial, with the noise that it can have drawn in so many epochs.
+
+        ``granted`` adds what it may have drawn without asking, for another process may still be at it. Where the row of
+        its plan was lost with the machine, it is charged in full.
+        """
         plan = trial.plan
         if plan is None:
+            self._ledger.close_whole(trial.id)
             return
         # It may have gone on from an epoch whose row was lost with the machine.
-        started_epochs = max(started_epochs, epochs_of(plan, self._ledger.kept(trial.id)))
+        steps = max(self._ledger.kept(trial.id), self._ledger.granted(trial.id) if granted else 0)
+        started_epochs = max(started_epochs, epochs_of(plan, steps))
         self._ledger.close(trial.id, drawn_by(plan, started_epochs), scored=scored_by(plan, started_epochs))
 
 

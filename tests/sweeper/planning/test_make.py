@@ -185,7 +185,9 @@ def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):
     previews = preview(plan, data)
     Console(file=screen, width=120).print(render_check(plan, data, previews))
     shown = " ".join(screen.getvalue().split())
-    assert "5 configurations to rehearse on synthetic rows of a private sketch (search.trials), then 2 trials (" in shown
+    assert (
+        "5 configurations to rehearse on synthetic rows of a private sketch (search.trials), then 2 trials (" in shown
+    )
     assert "1 1 0.3 % " in shown
     (chosen,) = [one for one in plan.chosen if one.field == "privacy.finals"]
     assert (chosen.value, chosen.because.partition(" comes")[0]) == ("auto", "a trial with 0.3 % of the signal")

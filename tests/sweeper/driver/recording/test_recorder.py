@@ -776,6 +776,27 @@ def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
         each.records.close()
 
 
+@pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
+@pytest.mark.parametrize("lost", ["a plan", "a trial"])
+def test_a_trial_whose_row_was_lost_with_the_machine_is_charged_in_full_and_goes_on(kept, plan_row, lost):
+    """The ledger and the points of its epochs may be on the disk where the row that has its plan is not."""
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
+    first, _ = first_driver(kept)
+    play(kept, first, plan_row, [*EVENTS[:2], EVENTS[3]])
+    first.records.close()
+    rows = (kept.path / "trials.jsonl").read_text().splitlines(keepends=True)
+    (kept.path / "trials.jsonl").write_text(rows[0] if lost == "a plan" else "")
+    second, search = take_up(kept, rebooted=True)
+    assert charged(kept) == [50]
+    assert "t0001" in search.open
+    second.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    assert second.on_plan("t0001", replace(plan_row, kept=5)) is None, "from the checkpoint of its first epoch"
+    assert charged(kept)[0] == 50
+    assert drawn(kept)[0] == 50
+    assert decided(second, [EVENTS[6]]) == decided(first, [EVENTS[6]])
+    second.records.close()
+
+
 @pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
 def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(rebooted, steps, kept, plan_row):
     first, _ = first_driver(kept)
