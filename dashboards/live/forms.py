@@ -146,8 +146,9 @@ def _spent(data: SweepData | None) -> str:
         return ""
     if data.result.claim.exploratory:
         return "; the sweep is exploratory and has no guarantee"
-    fixed = "was fixed at" if price.fixed else "is so far at most"
-    return f"; the price of the sweep {fixed} epsilon {show_epsilon(price.epsilon)} at delta {price.delta!r}"
+    fixed = "was fixed at" if price.fixed else "is so far about" if price.doubt else "is so far at most"
+    cost = f"epsilon {show_epsilon(price.epsilon)} at delta {price.delta!r}{price.doubt}"
+    return f"; the price of the sweep {fixed} {cost}"
 
 
 def _price_of_trials(asked: Asked, which: str) -> str:
@@ -173,7 +174,7 @@ def _with_more(asked: Asked) -> str:
     which = f"each, those {asked.left} left too," if asked.left else "each"
     so_far = None if asked.data is None else total_price(asked.data)
     is_looser = so_far is not None and min(asked.with_more.values()) < so_far.epsilon
-    closer = " (computed more closely than what it is so far at most)" if is_looser else ""
+    closer = " (computed more closely than the price so far)" if is_looser else ""
     return f" If {which} costs what the dearest so far did, it is {costs}{closer}{tests}. {_STEERED}"
 
 

@@ -409,10 +409,10 @@ def _person(price: Price | None) -> Html | None:
     )
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number")) for name, text in found]
     basis = _BASES[exposure.risk.basis]
-    note = f"Upper bounds at the price of the sweep, from {basis}."
+    note = price.qualify(f"Upper bounds at the price of the sweep, from {basis}.")
     if not all(one.own for one in exposure.groups):
         note += f" {GROUP_PRIVACY}"
-    words = tag("p", tag("strong", exposure.risk.in_words()), " ", note)
+    words = tag("p", tag("strong", price.qualify(exposure.risk.in_words())), " ", note)
     table = scrolling_table(heads, rows, slim=True)
     return tag("div", tag("div", tag("h3", "What that means for a person"), words), table, class_="two")
 

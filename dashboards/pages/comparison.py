@@ -77,9 +77,7 @@ def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
 
 def differences(comparison: Comparison) -> Html:
     """What can be said of the difference of each pair of names, and what looking at it costs."""
-    sentences = [str(difference) for difference in comparison.differences]
-    if len(sentences) > 1:
-        sentences.append("The p-values are not corrected for the number of pairs.")
+    sentences = [*map(str, comparison.differences), *filter(None, [comparison.uncorrected])]
     alike = "All of these have one name, and count as runs of one spec, also where their specs differ."
     listed = tag("ul", each("li", sentences or [alike]), class_="plain")
     return section(

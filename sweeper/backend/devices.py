@@ -94,9 +94,13 @@ def is_lost(error: BaseException) -> bool:
 
 
 def placement(gpus: float) -> dict[str, str]:
-    """Return the ``node`` and the ``device`` that train a trial, by name."""
+    """Return the ``node`` and the ``device`` that train a trial, by name, and the id of the ``process``.
+
+    Members of a stack have one process.
+    """
     has_ray = "ray" in sys.modules  # a process of the driver's own does not pay for the import
-    return {"node": _node() if has_ray else socket.gethostname(), "device": _device(gpus)}
+    node = _node() if has_ray else socket.gethostname()
+    return {"node": node, "device": _device(gpus), "process": str(os.getpid())}
 
 
 def _node() -> str:

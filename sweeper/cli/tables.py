@@ -143,7 +143,9 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]
     parts += [*_list_named(front), Text("")]
     parts += _reasons(front.trials, ways)
-    placed = Counter(" ".join(trial.placed.values()) for trial in trials.values() if trial.placed)
+    placed = Counter(
+        " ".join(trial.placed[key] for key in ("node", "device")) for trial in trials.values() if trial.placed
+    )
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
     return Group(*parts)
@@ -159,9 +161,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
         table.add_row(row["name"], row["sweep"], *counts, hypervolume_in_words(row), price_of_row(row))
     parts: list[RenderableType] = [Text(remark, style="bold red") for remark in comparison.remarks]
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
-    if len(comparison.differences) > 1:
-        parts.append(Text("The p-values are not corrected for the number of pairs."))
-    return Group(*parts, Text(comparison.price_in_words))
+    return Group(*parts, *map(Text, filter(None, [comparison.uncorrected, comparison.price_in_words])))
 
 
 def audit_view(rows: Sequence[Evidence]) -> RenderableType:

@@ -48,7 +48,7 @@ def nist_annex(card: CardContent) -> str:
     """Return the annex in the order of NIST SP 800-226, from the content of a card."""
     made, *uncovered = statements.implementation(card)
     paragraphs = (
-        [statements.claim(card), _risk(card)],
+        [statements.claim(card), statements.risk(card)],
         [statements.adjacency(card), *statements.several_rows(card)],
         ["Approximate differential privacy in the central model: whoever runs the training is trusted with the rows."],
         [*statements.mechanisms(card), made, *statements.attacks(card)],
@@ -96,7 +96,7 @@ def edpb_annex(card: CardContent) -> str:
             "An audit is a lower bound: it can refute a claim, not prove it. Attribute inference, regurgitation, model "
             "inversion and reconstruction were not tested one by one; the bounds below hold for any attack on a unit.",
         ],
-        [_risk(card), *_caught(card), *statements.several_rows(card)],
+        [statements.risk(card), *_caught(card), *statements.several_rows(card)],
         _answerable(card),
         list(card.conditions),
     )
@@ -108,10 +108,6 @@ def _annex(title: str, card: CardContent, chapters: Iterator[Chapter]) -> str:
     for number, (heading, sentences) in enumerate(chapters, start=1):
         blocks += [f"## {number}. {heading}", "\n".join(f"- {sentence}" for sentence in sentences)]
     return "\n\n".join(blocks) + "\n"
-
-
-def _risk(card: CardContent) -> str:
-    return statements.exposure_that_holds(card).risk.in_words()
 
 
 def _caught(card: CardContent) -> Iterator[str]:

@@ -189,7 +189,7 @@ def _privacy_loss(card: CardContent) -> PrivacyLoss:
     parameters = Parameters(epsilon=float(round_up(epsilon, 6)), delta=card.guarantee.delta) if claimed else None
     more = [
         statements.claim(card),
-        statements.exposure_that_holds(card).risk.in_words(),
+        statements.risk(card),
         *statements.several_rows(card),
     ]
     return PrivacyLoss(

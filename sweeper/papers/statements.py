@@ -46,6 +46,12 @@ def exposure_that_holds(card: CardContent) -> ExposureFacts:
     return of_winner or card.exposure.chosen_afterwards
 
 
+def risk(card: CardContent) -> str:
+    """Return what an attacker finds at the price that holds, in one sentence."""
+    found = exposure_that_holds(card).risk.in_words()
+    return found if card.winner is None else card.winner.to_price().qualify(found)
+
+
 def claim(card: CardContent) -> str:
     """Return the claim in one paragraph."""
     facts, (epsilon, fixed) = card.guarantee, price_that_holds(card)

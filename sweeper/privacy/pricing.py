@@ -54,6 +54,15 @@ class Price:
         """What stands behind its number, where it is not proven."""
         return " (not proven)" if self.unproven else ""
 
+    def qualify(self, sentence: str) -> str:
+        """Return a sentence on what follows from this price; where the price is not proven, as one that depends on it.
+
+        >>> Price(epsilon=3.0, delta=1e-5, events=2, unproven="It is steered.").qualify("At most 3 are found.")
+        'If the price holds, which is not proven: at most 3 are found.'
+        """
+        lowered = f"{sentence[:1].lower()}{sentence[1:]}"
+        return f"If the price holds, which is not proven: {lowered}" if self.unproven else sentence
+
     @property
     def course(self) -> str:
         """Whether further trials change it, and whether it is proven, in a sentence or two."""

@@ -95,7 +95,7 @@ def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
     yield from statements or ["Nothing has been released yet."]
     winner = ledger.get("winner")
     if winner is not None and winner.exposure is not None:
-        yield winner.exposure.risk.in_words()
+        yield winner.qualify(winner.exposure.risk.in_words())
 
 
 def _table(front: Front) -> str:

@@ -176,8 +176,9 @@ class Comparison:
             return ""
         count = len(self.runs)
         added = "both" if count == 2 else f"all {count}"
-        most = f"at most epsilon {round_up(self.price.epsilon)} at delta {exactly(self.price.delta)}"
-        return f"{most}{self.price.doubt} (sum of {added})"
+        most = "about" if self.price.doubt else "at most"
+        cost = f"epsilon {round_up(self.price.epsilon)} at delta {exactly(self.price.delta)}{self.price.doubt}"
+        return f"{most} {cost} (sum of {added})"
 
     def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
         """Return what the runs of each spec attain, for specs with several runs."""
@@ -214,14 +215,24 @@ class Comparison:
     def __repr__(self) -> str:
         """Return what a terminal shows: a row for each sweep, the differences, and the price of a choice."""
         heads, cells = self._cells()
-        texts = [*self.remarks, *map(str, self.differences), self.price_in_words]
-        return "\n".join([*aligned([heads, *cells]), *(line for text in texts for line in textwrap.wrap(text, WIDTH))])
+        return "\n".join(
+            [*aligned([heads, *cells]), *(line for text in self._sentences() for line in textwrap.wrap(text, WIDTH))]
+        )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise."""
         heads, cells = self._cells()
-        texts = [*self.remarks, *map(str, self.differences), self.price_in_words]
-        return table(heads, cells) + "".join(map(paragraph, texts))
+        return table(heads, cells) + "".join(map(paragraph, self._sentences()))
+
+    def _sentences(self) -> list[str]:
+        told = [*self.remarks, *map(str, self.differences), self.uncorrected, self.price_in_words]
+        return [*filter(None, told)]
+
+    @property
+    def uncorrected(self) -> str:
+        """Say that several p-values are not corrected for their number; empty where there are none."""
+        told = sum(one.p is not None for one in self.differences)
+        return "The p-values are not corrected for the number of pairs." if told > 1 else ""
 
     @property
     def remarks(self) -> list[str]:

@@ -143,16 +143,17 @@ def epsilon_first(names: Iterable[str]) -> list[str]:
 def picked_in_words(point: Point, config: ConfigValues, front: FrontRecord) -> list[str]:
     """Return a point that was picked as lines: what it costs, its scores beside a baseline, and its configuration."""
     epsilon = f"{value_name('epsilon')} {value_text(point, 'epsilon')}"
-    return [f"{point.label}: {epsilon}{_cost(front.price)}", *score_lines(point, front), _settings(config)]
+    return [f"{point.label}: {epsilon}{and_price(front.price)}", *score_lines(point, front), _settings(config)]
 
 
 def point_in_words(point: Point, config: Mapping[str, object], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
     values = ", ".join(f"{value_name(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
-    return [f"{point.label}: {values}{_cost(price)}", _settings(config)]
+    return [f"{point.label}: {values}{and_price(price)}", _settings(config)]
 
 
-def _cost(price: Price | None) -> str:
+def and_price(price: Price | None) -> str:
+    """Return what stands behind a point: what releasing it costs, empty where that is not known."""
     return "" if price is None else f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}{price.doubt}"
 
 

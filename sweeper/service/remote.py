@@ -30,12 +30,12 @@ from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import ConfigValues, SweepStatus
-from sweeper.results.display import front_in_html, front_in_words, lines_in_html
+from sweeper.results.display import and_price, front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
 from sweeper.results.highlights import score_lines
 from sweeper.results.pick import CONDITIONS
-from sweeper.rounding import exactly, in_brackets, round_down, round_up
+from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
 from sweeper.specification.fields.nested import flatten
@@ -133,8 +133,8 @@ class RemotePicked:
         return self._connection.ask(Call(self._address.removeprefix("/api/v1"), "the model"))
 
     def _lines(self) -> list[str]:
-        price = self.card.content.winner
-        cost = f"; price {round_up(price.epsilon)} at delta {exactly(price.delta)}" if price else ""
+        winner = self.card.content.winner
+        cost = and_price(None if winner is None else winner.to_price())
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
         own = f"{value_name('epsilon')} {round_up(self.values['epsilon'])}"

@@ -23,7 +23,7 @@ class PlanRow:
     plan: TrialPlan
     kept: int = 0  # steps of its earlier attempts that it goes on from
     scores_kept: int = 0  # releases of scores of its earlier attempts that it does not make again
-    placed: Mapping[str, str] = field(default_factory=dict)  # the ``node`` and ``device`` that train it
+    placed: Mapping[str, str] = field(default_factory=dict)  # the ``node``, ``device`` and ``process`` that train it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

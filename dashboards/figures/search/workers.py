@@ -49,18 +49,34 @@ class Stint:
     trial: str
     first: int
     last: int | None = None
-    node: str = ""  # that trains it, and its device; empty before the plan
+    node: str = ""  # that trains it, its device and its process; empty before the plan
     device: str = ""
+    process: str = ""  # of earlier versions not known
     status: str = TrialStatus.RUNNING.value  # how it stands or ended, in a word
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A stay of a trial with a worker, and which worker that was."""
+    """A stay of a trial with a worker, and which worker that was.
+
+    Attributes:
+        stint: the stay.
+        place: node and device.
+        worker: its number there, from 1.
+        member: of its stack, from 1; 0 of a worker that trains one trial at a time.
+        end: of the stay, or of the records while it lasts.
+    """
 
     stint: Stint
-    worker: str
-    end: int  # of the stay, or of the records while it lasts
+    place: str
+    worker: int
+    member: int
+    end: int
+
+    @property
+    def lane(self) -> str:
+        """The name of its lane among those of one node and device."""
+        return f"worker {self.worker}" + (f", member {self.member}" if self.member else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +100,7 @@ def info(data: SweepData) -> WorkersInfo:
     stints = [one if one.last is not None else replace(one, status=_how(one, data)) for one in found if one.node]
     end = max((one.last or one.first for one in stints), default=0) + 1
     stays = tuple(_with_workers(stints, end))
-    each = Counter(stay.worker for stay in stays)
+    each = Counter((stay.place, stay.worker) for stay in stays)
     if len(stays) < _LEAST_STAYS or len(each) < 2 or max(each.values()) < 2:
         stays = ()
     return WorkersInfo(
@@ -117,8 +133,8 @@ def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:
             found.append(Stint(trial=row.id, first=moment))
             moment += 1
         at = open_[row.id]
-        node, device = row.placed.get("node", ""), row.placed.get("device", "")
-        found[at] = replace(found[at], node=node, device=device, status=row.status.value)
+        node, device, process = (row.placed.get(key, "") for key in ("node", "device", "process"))
+        found[at] = replace(found[at], node=node, device=device, process=process, status=row.status.value)
         if not is_running:
             found[at] = replace(found[at], last=moment)
             moment += 1
@@ -127,22 +143,31 @@ def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:
 
 
 def _with_workers(stints: Iterable[Stint], end: int) -> Iterable[Stay]:
-    """Tell the workers of one device apart: each trial has the first one that was free when it began."""
-    busy: dict[str, list[int]] = {}
+    """Tell the workers of one device apart by their processes, and the members of a stack by which lane was free.
+
+    Where processes are not known, each lane is a worker: it has the trials that began when it was free.
+    """
+    lanes: dict[str, dict[str, list[int]]] = {}  # until when they are taken, by place and process
+    found = []
     for one in stints:
-        place = f"{one.node}, {one.device}"
-        until = end if one.last is None else one.last
-        slots = busy.setdefault(place, [])
-        free = next((i for i, taken in enumerate(slots) if taken <= one.first), len(slots))
-        slots[free : free + 1] = [until]
-        yield Stay(one, f"{place}, worker {free + 1}", until)
+        place, until = f"{one.node}, {one.device}", end if one.last is None else one.last
+        of_process = lanes.setdefault(place, {}).setdefault(one.process, [])
+        free = next((i for i, taken in enumerate(of_process) if taken <= one.first), len(of_process))
+        of_process[free : free + 1] = [until]
+        found.append((one, place, free, until))
+    for one, place, lane, until in found:
+        number = [*lanes[place]].index(one.process)
+        if one.process:
+            yield Stay(one, place, number + 1, lane + 1 if len(lanes[place][one.process]) > 1 else 0, until)
+        else:
+            yield Stay(one, place, number + lane + 1, 0, until)
 
 
 def rows(info: WorkersInfo) -> Table:
     """The numbers of the figure: one row per stay."""
     return [
         {
-            "worker": stay.worker,
+            "worker": f"{stay.place}, {stay.lane}",
             "trial": stay.stint.trial,
             "began": stay.stint.first,
             "ended": stay.stint.last,
@@ -154,8 +179,8 @@ def rows(info: WorkersInfo) -> Table:
 
 def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
-    workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
-    height = 150 + (_LANE if len(workers) <= _FEW_LANES else _SLIM_LANE) * len(workers)
+    lanes = sorted({(stay.place, stay.worker, stay.member, stay.lane) for stay in info.stays}, reverse=True)
+    height = 150 + (_LANE if len(lanes) <= _FEW_LANES else _SLIM_LANE) * len(lanes)
     xaxis = {
         "title": {"text": "number of the start or end (no time)"},
         "range": [
@@ -163,7 +188,8 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
             max((stay.end for stay in info.stays), default=1) + 0.5,
         ],
     }
-    yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
+    names = [(place, lane) for place, _, _, lane in lanes]
+    yaxis = {"type": "category", "categoryorder": "array", "categoryarray": [*map(", ".join, names)], **_lanes(names)}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
     for status, name in _COLORS.items():
         chosen = [stay for stay in info.stays if stay.stint.status == status]
@@ -174,27 +200,21 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _lanes(workers: list[str]) -> dict[str, Any]:
+def _lanes(names: list[tuple[str, str]]) -> dict[str, Any]:
     """The names of lanes; where all are of one node and device, that is the title of their axis."""
-    places = {worker.rpartition(", ")[0] for worker in workers}
+    places = {place for place, _ in names}
     if len(places) > 1:
         return {}
-    short = [escape(worker.rpartition(", ")[2]) for worker in workers]
     node, _, device = "".join(places).partition(", ")
     named = f"host {node}, device {device}" if node else f"device {device}"
-    return {"tickvals": workers, "ticktext": short, "title": {"text": escape(named)}}
-
-
-def _numbered(worker: str) -> tuple[str, int]:
-    """The place of a worker and its number: the second comes before the tenth."""
-    place, _, number = worker.rpartition(" ")
-    return place, int(number)
+    short = [lane for _, lane in names]
+    return {"tickvals": [*map(", ".join, names)], "ticktext": short, "title": {"text": escape(named)}}
 
 
 def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
     return go.Bar(
         orientation="h",
-        y=[stay.worker for stay in stays],
+        y=[f"{stay.place}, {stay.lane}" for stay in stays],
         base=[stay.stint.first for stay in stays],
         x=[stay.end - stay.stint.first for stay in stays],
         marker={"color": color, "line": {"color": edge, "width": 2}},
@@ -209,7 +229,7 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
 def _found(info: WorkersInfo) -> str:
     ended = Counter(stay.stint.status for stay in info.stays)
     counts = ", ".join(f"{count} {status}" for status, count in ended.most_common())
-    workers = len({stay.worker for stay in info.stays})
+    workers = len({(stay.place, stay.worker) for stay in info.stays})
     return f"{number_of(len(info.stays), 'stay')} of trials with {number_of(workers, 'worker')}: {counts}."
 
 
@@ -220,7 +240,7 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     caption=(
         "One bar per stay of a trial with a worker. The axis counts beginnings and ends of trials: records have no "
         "times, which would tell of private rows, for how long a training takes depends on how many of them join its "
-        "batches. Workers of one device are told apart by which was free."
+        "batches. A worker that trains a stack has a lane for each of its members."
     ),
     position=77,
     found=_found,

@@ -22,7 +22,8 @@ _BASES = {
 def person_in_words(card: CardContent) -> str:
     """Return one sentence on what the attacker finds who is shown this model, at the price that holds for it."""
     exposures = _exposures(card)
-    return exposures[[*exposures][-1]].risk.in_words()
+    found = exposures[[*exposures][-1]].risk.in_words()
+    return found if card.winner is None else card.winner.to_price().qualify(found)
 
 
 def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

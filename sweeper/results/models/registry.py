@@ -22,14 +22,17 @@ from sweeper.results.sweep import Picked
 from sweeper.rounding import exactly, round_up
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import NOTE_TAG, clean, mlflow_params, model_metrics, version_tags
-from sweeper.tracking.store import Destination, prepare_mlflow
+from sweeper.tracking.store import ID_TAG, SWEEP_TAG, Destination, prepare_mlflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
     from mlflow.models import ModelSignature
     from mlflow.pyfunc.model import PythonModel
 
 ARTIFACT = "picked"
+SUPERSEDED_TAG = "sweeper.superseded_by"
+SUPERSEDED = "Superseded: the sweep went on and logged another model. The price of this one may have grown since."
 DIGITS = 6  # of an epsilon in a tag, rounded up
 CODE_NAME = "served_model.py"
 CODE = """\
@@ -129,11 +132,13 @@ def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str,
     from mlflow.entities import LoggedModelOutput, Metric
 
     client = MlflowClient(tracking_uri=wanted.uri)
+    experiment = client.get_run(run).info.experiment_id
+    earlier = _logged_before(client, experiment, wanted)
     made = client.create_logged_model(
-        client.get_run(run).info.experiment_id,
+        experiment,
         name=f"{wanted.sweep}-{picked.point.name}".replace(".", "-"),  # MLflow takes no points here
         source_run_id=run,
-        tags={**tags_of(picked), NOTE_TAG: describe(picked, takes)},
+        tags={**tags_of(picked), **wanted.tags, NOTE_TAG: describe(picked, takes)},
         params=mlflow_params(picked.trial.config),
         model_type="clipless",
     )
@@ -145,7 +150,19 @@ def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str,
         client.log_model_artifacts(made.model_id, str(saved))
     client.finalize_logged_model(made.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(made.model_id, step=picked.point.epoch)])
+    for model in earlier:
+        if SUPERSEDED_TAG not in model.tags:
+            said = f"{SUPERSEDED}\n\n{model.tags.get(NOTE_TAG, '')}"
+            client.set_logged_model_tags(model.model_id, {SUPERSEDED_TAG: made.model_id, NOTE_TAG: said})
     return str(made.model_id)
+
+
+def _logged_before(client: "MlflowClient", experiment: str, wanted: Destination) -> list["LoggedModel"]:
+    """Return the models that the sweep has logged already: it went on after its end."""
+    name = wanted.tags[SWEEP_TAG]
+    quote = '"' if "'" in name else "'"
+    models = client.search_logged_models([experiment], filter_string=f"tags.`{SWEEP_TAG}` = {quote}{name}{quote}")
+    return [model for model in models if model.tags.get(ID_TAG) == wanted.id]
 
 
 def tags_of(picked: Picked) -> dict[str, str]:
@@ -155,7 +172,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
     if guarantee.selected is None:
         own = {
             "sweeper.own_epsilon": round_up(guarantee.fixed_in_advance.epsilon, DIGITS),
-            "sweeper.epsilon_chosen_afterwards": round_up(guarantee.chosen_afterwards.epsilon, DIGITS),
+            "sweeper.own_epsilon_of_any_epoch": round_up(guarantee.chosen_afterwards.epsilon, DIGITS),
         }
     else:  # the price of one training holds for no winner
         own = {}
@@ -217,6 +234,9 @@ def describe(picked: Picked, takes: str) -> str:
     price = f"Epsilon {round_up(winner.epsilon)} at delta {exactly(card.guarantee.delta)}"
     named = f"{price} (price of the sweep){winner.doubt}"
     parts = ["Exploratory: no guarantee", price] if card.exploratory else [named]
+    if card.guarantee.selected is None:
+        own = round_up(card.guarantee.fixed_in_advance.epsilon)
+        parts.append(f"own epsilon {own}, if configuration and epoch had been fixed in advance")
     front = picked.sweep.front()
     judged = [one.name for one in front.objectives if one.name in point.values and one.name != "epsilon"]
     parts += [score_by_split(point, name, front.claim) for name in judged[:1]]

@@ -352,9 +352,27 @@ def test_the_front_beside_a_trial_that_ended_early_goes_to_the_right(sweep):
     assert list(front.x) == sorted(front.x)
 
 
-def test_the_tenth_worker_comes_behind_the_second():
-    last, first, second = (f"node, cpu, worker {number}" for number in (10, 1, 2))
-    assert sorted([last, first, second], key=workers._numbered) == [first, second, last]
+def test_the_tenth_worker_comes_behind_the_second(sweep):
+    info = workers.info(sweep)
+    stays = tuple(replace(stay, worker=number) for stay, number in zip(info.stays, (10, 1, 2), strict=False))
+    lanes = workers.plot(replace(info, stays=stays)).layout.yaxis.categoryarray
+    assert [lane.rpartition(" ")[2] for lane in lanes] == ["10", "2", "1"], "from below"
+
+
+def test_members_of_a_stack_are_lanes_of_one_worker(sweep):
+    """A worker is a process: one that trains three trials at a time, and one that trains one after the other."""
+    place = {"node": "head", "device": "cpu"}
+
+    def row(number, process, status=TrialStatus.RUNNING):
+        return Trial(id=f"t{number:04d}", config={}, placed={**place, "process": process}, status=status)
+
+    rows = [row(1, "71"), row(2, "71"), row(3, "71"), row(4, "70"), row(4, "70", TrialStatus.COMPLETED), row(5, "70")]
+    data = replace(sweep, trial_rows=tuple(rows))
+    assert [row["worker"].removeprefix("head, cpu, ") for row in workers.FIGURE.numbers(data)] == [
+        *(f"worker 1, member {member}" for member in (1, 2, 3)),
+        *["worker 2"] * 2,
+    ]
+    assert "5 stays of trials with 2 workers" in workers.FIGURE.found(workers.info(data))
 
 
 def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
@@ -477,8 +495,8 @@ def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_ea
 def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_selection_has_none(sweep):
     info = workers.info(sweep)
     assert len(info.stays) == 24
-    assert {stay.worker for stay in info.stays} == {"head, cpu, worker 1", "head, cpu, worker 2"}
-    for worker in ("head, cpu, worker 1", "head, cpu, worker 2"):
+    assert {(stay.place, stay.lane) for stay in info.stays} == {("head, cpu", f"worker {i}") for i in (1, 2)}
+    for worker in (1, 2):
         own = [stay for stay in info.stays if stay.worker == worker]
         assert all(before.end <= after.stint.first for before, after in itertools.pairwise(own))
     drawn = workers.plot(info).data
@@ -564,7 +582,7 @@ def test_lanes_of_one_node_are_named_by_their_workers_and_the_axis_by_the_node(s
     axis = workers.plot(workers.info(sweep)).layout.yaxis
     assert (axis.title.text, set(axis.ticktext)) == ("host head, device cpu", {"worker 1", "worker 2"})
     info = workers.info(sweep)
-    other = replace(info.stays[0], worker="second, cpu, worker 1")
+    other = replace(info.stays[0], place="second, cpu")
     assert workers.plot(replace(info, stays=(other, *info.stays[1:]))).layout.yaxis.ticktext is None
 
 
@@ -576,8 +594,8 @@ def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_keeps_its_worker(s
     first, second, *more = workers.info(replace(sweep, trial_rows=(*rows, *others))).stays
     assert (first.stint.first, first.stint.last, second.stint.first, second.stint.last) == (0, 1, 2, None)
     assert second.end > second.stint.first
-    assert first.worker == second.worker
-    assert len({stay.worker for stay in (second, *more)}) == 3
+    assert (first.place, first.worker) == (second.place, second.worker)
+    assert len({(stay.place, stay.worker) for stay in (second, *more)}) == 3
     alone = [replace(one, id=f"t{i:04d}") for i, one in enumerate(others * 2)]
     assert not workers.info(replace(sweep, trial_rows=tuple(alone))).stays, "a trial for each worker"
 

@@ -336,7 +336,7 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
     spent = [EVENT, rare.with_steps(3), rare.with_steps(rare.steps - 3)]
     page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
     assert "left too" not in page
-    assert "(computed more closely than what it is so far at most)" in page
+    assert "(computed more closely than the price so far)" in page
     describe(ended, "interrupted", SPEC.replace("{trials: 16", "{trials: 99"))
     clock.now += 100
     page = show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)

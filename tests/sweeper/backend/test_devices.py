@@ -1,5 +1,6 @@
 """A part of a GPU is a part of its memory, and records name the device."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -78,7 +79,7 @@ def test_a_lost_device_is_told_from_other_errors(error, lost):
     [(0.0, "cpu"), (1.0, "GPU 3, NVIDIA H100"), (0.25, "GPU 3, NVIDIA H100, 0.25 of it")],
 )
 def test_a_trial_says_where_it_is_trained(gpus, device):
-    assert devices.placement(gpus) == {"node": "rack-7", "device": device}
+    assert devices.placement(gpus) == {"node": "rack-7", "device": device, "process": str(os.getpid())}
 
 
 @pytest.mark.parametrize("given", ["10.0.0.7", ""])
@@ -98,7 +99,8 @@ def test_no_ray_is_started_to_say_where_a_trial_is(monkeypatch):
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "GPU 3, NVIDIA H100, 0.5 of it")])
 def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch, gpus, device):
     monkeypatch.delitem(sys.modules, "ray")
-    assert devices.placement(gpus) == {"node": "worker-3", "device": device}
+    placed = devices.placement(gpus)
+    assert (placed["node"], placed["device"]) == ("worker-3", device)
     assert "ray" not in sys.modules
 
 

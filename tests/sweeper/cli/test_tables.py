@@ -291,12 +291,6 @@ def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim)
     assert "exploratory: no guarantee" in shown
 
 
-def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said(make):
-    front = Sweep(make().path).front()
-    three = [(n, replace(front, sweep=n)) for n in ("a", "b", "c")]
-    assert "not corrected for the number of pairs" in text(comparison_view(compare(three)))
-
-
 @pytest.mark.long
 def test_list_and_show_import_nothing_that_trains(make, imported):
     folder = make().path

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.privacy.pricing import Price
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 
@@ -43,6 +44,14 @@ def test_the_description_has_costs_a_table_and_where_to_look(priced):
     assert said.index("It costs 9.5.") < said.index("## Best points by own epsilon")
     assert "if its configuration and epoch were fixed in advance" in said
     assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said
+
+
+def test_what_an_attacker_finds_is_said_to_depend_on_a_price_that_is_not_proven(priced, claim):
+    risk = Risk(caught=(0.01, 0.08, 0.4), advantage=0.4, basis=Basis.PROFILE)
+    meant = {"winner": replace(price(9.5), exposure=Exposure(risk=risk, groups=()))}
+    for chosen, said in (((), "Of 1,000 "), (("extended",), "If the price holds, which is not proven: of 1,000 ")):
+        front = priced(meant, claim=replace(claim, chosen=chosen))
+        assert f"\n{said}people" in description(front, status="completed")
 
 
 def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(priced):

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from clipless.privacy.events import Relation
+from sweeper.cli.tables import comparison_view
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective
@@ -59,6 +60,17 @@ def test_with_several_runs_the_interval_is_welchs_and_the_p_value_mann_and_whitn
     assert difference.low < difference.mean < difference.high < 0
     assert difference.p == pytest.approx(2 / 35)  # exact: of 35 rankings, two are as extreme
     assert "95 % interval" in str(difference)
+
+
+def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said_where_there_are_p_values(front):
+    said, names = "The p-values are not corrected for the number of pairs.", ("digits", "other", "third")
+    once = [front(0.5 + 0.1 * i, name) for i, name in enumerate(names)]
+    twice = compare(labelled(*once, *(front(0.52 + 0.1 * i, name) for i, name in enumerate(names))))
+    assert twice.uncorrected == said
+    assert said in " ".join(repr(twice).split())
+    assert said in map(str, comparison_view(twice).renderables)
+    for few in (once, [front(a, name) for a, name in ((0.5, "a"), (0.6, "a"), (0.7, "b"), (0.8, "b"))]):
+        assert compare(labelled(*few)).uncorrected == ""
 
 
 def test_runs_without_spread_or_of_one_spec_claim_no_difference(front):
@@ -143,7 +155,7 @@ def test_all_sweeps_together_cost_at_most_the_sums_of_their_prices(front):
     assert (found.price.epsilon, found.price.delta, found.price.events) == (6.5, pytest.approx(3e-5), 6)
     assert found.price_in_words == f"{PRICE}: at most epsilon 6.5 at delta 3e-05 (sum of all 3)."
     steered = compare(labelled(priced(1.5), priced(2.0, unproven="Results steer it.")))
-    assert steered.price_in_words == f"{PRICE}: at most epsilon 3.5 at delta 2e-05 (not proven) (sum of both)."
+    assert steered.price_in_words == f"{PRICE}: about epsilon 3.5 at delta 2e-05 (not proven) (sum of both)."
     assert [line.endswith(" 2 (not proven)") for line in repr(steered).splitlines()[1:3]] == [False, True]
     assert repr(steered.price) == "Price(epsilon 3.5 at delta 2e-05 (not proven))"
     for other in (front(0.5), priced(inf), priced(1.0, exploratory=True)):

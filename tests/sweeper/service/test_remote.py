@@ -153,6 +153,8 @@ def test_a_card_of_another_version_is_told(remote, monkeypatch):
         type(remote), "_read", lambda self, path, *_, **__: answer if path == "/pick" else read(self, path)
     )
     assert "; price inf at delta 0.0001" in repr(remote.pick())
+    answer["card"]["ledger"]["winner"]["unproven"] = "Results steer the sweep."
+    assert "; price inf at delta 0.0001 (not proven)" in repr(remote.pick())
     del answer["card"]["guarantee"]
     with pytest.raises(RecordError, match=r"Field required \(card.guarantee of the answer of http.*use the version of"):
         remote.pick()

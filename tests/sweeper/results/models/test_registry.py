@@ -23,8 +23,10 @@ from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.models.predict import load_predictor
 from sweeper.results.models.registry import (
     ARTIFACT,
+    SUPERSEDED,
     _signature,
     _store,
+    describe,
     input_in_words,
     log_model,
     make_served_model,
@@ -95,9 +97,14 @@ def test_a_registered_model_predicts_what_the_picked_one_does(registered, tracke
     assert names == list(predictor(predictor.form.of_array(rows)).columns)
 
 
-def test_the_model_of_a_sweep_with_a_point_in_its_name_is_logged(registered, client, where):
-    made = log_model(registered.picked, replace(where, sweep="noise-0.5"), registered.run)
-    assert client.get_logged_model(made).name == f"noise-0-5-{registered.picked.point.name}"
+def test_the_model_of_a_sweep_with_a_point_in_its_name_is_logged_and_an_earlier_one_superseded(
+    registered, client, where
+):
+    where = replace(where, sweep="noise-0.5")
+    models = [client.get_logged_model(log_model(registered.picked, where, registered.run)) for _ in range(2)]
+    assert {model.name for model in models} == {f"noise-0-5-{registered.picked.point.name}"}
+    notes = [client.get_logged_model(model.model_id).tags["mlflow.note.content"] for model in models]
+    assert notes == [f"{SUPERSEDED}\n\n{notes[1]}", describe(registered.picked, registered.made.takes)]
 
 
 def test_no_pickle_and_no_row_is_in_it(registered, tracked):
@@ -117,12 +124,12 @@ def test_a_version_says_what_is_guaranteed(registered, client):
     assert float(tags["sweeper.own_epsilon"]) == pytest.approx(
         card["guarantee"]["fixed_in_advance"]["epsilon"], rel=1e-5
     )
-    assert float(tags["sweeper.epsilon_chosen_afterwards"]) >= float(tags["sweeper.own_epsilon"])
+    assert float(tags["sweeper.own_epsilon_of_any_epoch"]) >= float(tags["sweeper.own_epsilon"])
     assert (tags["sweeper.delta"], tags["sweeper.relation"]) == ("0.0001", "add-or-remove-one")
     assert tags["sweeper.exploratory"] == "false"
     winner = card["ledger"]["winner"]["epsilon"]
     assert winner <= float(tags["sweeper.price"]) <= winner * (1 + 1e-5)
-    assert float(tags["sweeper.price"]) > float(tags["sweeper.epsilon_chosen_afterwards"])
+    assert float(tags["sweeper.price"]) > float(tags["sweeper.own_epsilon_of_any_epoch"])
 
 
 def test_a_version_is_described_by_the_price_of_the_sweep_and_says_what_predict_takes(registered, client):
@@ -130,7 +137,8 @@ def test_a_version_is_described_by_the_price_of_the_sweep_and_says_what_predict_
     card, point = registered.picked.card.to_json(), registered.picked.point
     price = round_up(card["ledger"]["winner"]["epsilon"])
     assert said.startswith(
-        f"Epsilon {price} at delta 0.0001 (price of the sweep); accuracy {point.test['accuracy']:.3f} "
+        f"Epsilon {price} at delta 0.0001 (price of the sweep); own epsilon {round_up(point.values['epsilon'])}, if "
+        f"configuration and epoch had been fixed in advance; accuracy {point.test['accuracy']:.3f} "
     )
     chose = f"{point.values['accuracy']:.3f} on validation rows"
     assert f"on test rows, {chose}; card.md in the artifacts, folder {ARTIFACT}." in said
