@@ -250,6 +250,8 @@ def _achieves(data: SweepData, standing: Standing) -> list[Child]:
         unit = f"{title_of(data.utility)} on validation rows"  # on one line
     epsilon, points = show("epsilon", best.values["epsilon"]), number_of(len(data.result.on_front), "point")
     words = f"{note[0].upper()}{note[1:]}. {best.label}, own epsilon {epsilon}; {points} on the front."
+    if best.test is None and Action.RESUME in _BY_STATE[standing.state]:
+        words += f" {TITLES[Action.RESUME]} it to score the front on test rows."
     return [_big(value, unit), tag("p", words)]
 
 

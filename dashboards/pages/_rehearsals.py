@@ -48,9 +48,10 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
     flats = {one.id: flatten(one.configuration.config) for one in data.rehearsals}
     settings = varying(flats)
     scores = [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
-    numeric = ["place", *scores, VOLUME]
-    titles = ["place", "configuration", *(f"{name}, rehearsed" for name in scores), VOLUME, "trained as", *settings]
-    columns = ["place", "configuration", *scores, VOLUME, "trained as", *settings]
+    volume = [VOLUME] if len(scores) > 1 else []  # of one score it is that score
+    numeric = ["place", *scores, *volume]
+    titles = ["place", "configuration", *(f"{name}, rehearsed" for name in scores), *volume, "trained as", *settings]
+    columns = ["place", "configuration", *scores, *volume, "trained as", *settings]
     heads = [
         tag("th", tag("button", title, type="button"), scope="col", class_="number" if name in numeric else None)
         for title, name in zip(titles, columns, strict=True)
@@ -88,7 +89,8 @@ def _row(
     values = {} if one.best is None else one.best.values
     cells = [_number(one.place, None if one.place is None else str(one.place)), tag("td", one.id, data_value=one.id)]
     cells += [_number(values.get(name), show(name, values[name]) if name in values else None) for name in scores]
-    cells.append(_number(one.volume, None if one.volume is None else f"{one.volume:.3f}"))
+    if len(scores) > 1:
+        cells.append(_number(one.volume, None if one.volume is None else f"{one.volume:.3f}"))
     trained: list[Child] = [named(trial) for trial in one.trials] or [one.configuration.reason or MISSING]
     cells.append(tag("td", *trained, data_value=", ".join(one.trials)))
     cells += [tag("td", MISSING if flat.get(name) is None else setting(flat[name])) for name in settings]

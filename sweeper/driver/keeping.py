@@ -29,9 +29,9 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
     Returns:
         One row per sweep: ``sweep`` (its folder, for `load`), ``status``, how many ``trials``, the ``best`` value of
         the first ``objective`` beside epsilon with the ends of its interval and which ``rows`` it is of (test rows
-        where they are scored, else the validation rows that chose it), its ``price`` (an epsilon) and ``hypervolume``,
-        with the ends of its interval where scores are noisy; without a front, or one that can be read, the numbers are
-        missing.
+        where they are scored, else the validation rows that chose it), its ``price`` (an epsilon), whether that is
+        ``proven``, and ``hypervolume``, with the ends of its interval where scores are noisy; without a front, or one
+        that can be read, the numbers are missing.
     """
     import pandas as pd
 
@@ -40,8 +40,8 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
         for line in recover_all(Path(out)):
             warnings.warn(line, stacklevel=3)
-    names = ["sweep", "status", "trials", "objective", "best", *_BEST_ENDS, "rows", "price", "hypervolume", *_ENDS]
-    return pd.DataFrame.from_records([_row(folder) for folder in list_sweeps(out)], columns=names)
+    names = ["sweep", "status", "trials", "objective", "best", *_BEST_ENDS, "rows", "price", "proven", "hypervolume"]
+    return pd.DataFrame.from_records([_row(folder) for folder in list_sweeps(out)], columns=[*names, *_ENDS])
 
 
 @called_by_users()
@@ -114,7 +114,7 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
         shown = shown_score(found, judged.name, front.claim)
         row |= {"objective": judged.name, "best": shown.value, "rows": shown.split}
         row |= dict(zip(_BEST_ENDS, shown.interval or (), strict=False))
-    row |= {} if front.price is None else {"price": front.price.epsilon}
+    row |= {} if front.price is None else {"price": front.price.epsilon, "proven": not front.price.unproven}
     ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
     return row | {"trials": front.trials_begun, "hypervolume": front.hypervolume, **dict(ends)}
 

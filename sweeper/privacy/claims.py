@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation, Metadata
-from clipless.datasets.metadata import units_word
+from clipless.datasets.metadata import in_feature_units, units_word
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import ENDED, Price, state_unproven
+from sweeper.records import Objective
 from sweeper.rounding import exactly
 
 if TYPE_CHECKING:
@@ -262,6 +263,12 @@ class Claim:
             deployment=dict(deployment or {}),
             chosen=tuple(chosen),
         )
+
+    def radii_in_words(self, objectives: Iterable[Objective]) -> str:
+        """Say that certified radii are in units of features; empty where they are not, or none is an objective."""
+        certified = any(one.name.startswith("certified") for one in objectives)
+        said = f"Certified radii are in {self.radius_unit}, not in units of the raw input."
+        return said if certified and in_feature_units(self.radius_unit) else ""
 
     @property
     def unproven(self) -> str | None:

@@ -77,6 +77,7 @@ def description(front: Front, *, status: str, page: str | None = None, rehearsed
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
     if lead := lead_lines(front):
         first, *scores = map(escape_markdown, lead)
+        scores += filter(None, [front.claim.radii_in_words(front.objectives)])
         blocks.append("\n".join([f"**{first}**", "", *(f"- {one}" for one in scores)]))
     blocks += _costs(front.ledger)
     blocks += [rehearsed] if rehearsed else []

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_SHOWN = 10
+NOT_REHEARSED = "No configuration was rehearsed."
 _CHANCE = 0.5
 _LEAST_DIFFERENCES = 3  # between two trainings, for an error
 Judge = Callable[[RehearsedConfiguration], Merit | None]
@@ -97,11 +98,15 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
 
     def __repr__(self) -> str:
         """Return what a terminal shows: how many there are, and the best of them as a table."""
+        if not self:
+            return NOT_REHEARSED
         head, cells = self._shown()
         return "\n".join([head, *(aligned(cells) if len(cells) > 1 else [])])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise."""
+        if not self:
+            return paragraph(NOT_REHEARSED)
         head, (heads, *rows) = self._shown()
         return paragraph(head, strong=True) + (table(heads, rows) if rows else "")
 

@@ -49,7 +49,7 @@ MAX_REHEARSALS = 4  # in the closing summary
 CLOSING_POINTS = 2  # of a front in it, its ends, beside those that have a name
 WIDTH = 100  # of what a notebook shows
 LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
-NOTHING_TO_DO = "Every trial has ended: nothing to do"
+NOTHING_TO_DO = "Every trial has ended: nothing to train"
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
 
 
@@ -405,10 +405,13 @@ def closing_summary(
         lines.append(f"Deliver them later: {program()} replay {folder}")
     lines += [f"Report: {folder / 'front.html'}"] if has_report else []
     lines += [f"Runs: {look}"] if look else []
-    lines += [] if claim is None else _best(progress, named, claim)
+    if claim is not None:
+        lines += [*_best(progress, named, claim), *filter(None, [claim.radii_in_words(progress.objectives)])]
     lines += [] if price is None else [price.in_words]
     if reason and goes_on:
-        lines.append(f"Go on with it: {program()} resume {folder}")
+        untested = sum(point.test is None for point in progress.front)
+        lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
+        lines.append(f"{lacks}Go on with it: {program()} resume {folder}")
     if progress.best:
         lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
@@ -458,7 +461,9 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
         done = f"{rehearsals.done} of {number_of(rehearsals.total, 'configuration')} rehearsed"
         return f"{done} on {rehearsals.source.in_words}, before {before}; {rehearsals.source.spent_in_words}"
     waiting = sum(not one.begun for one in progress.running)
+    to_come = progress.total - progress.done - progress.failed - len(progress.running)
     numbers = {"running": len(progress.running) - waiting, "waiting": waiting}
+    numbers |= {"to come": max(0, to_come)} if waiting else {}
     running = "".join(f", {n} {way}" for way, n in numbers.items() if n)
     failed = f", {progress.failed} failed" if progress.failed else ""
     if rehearsals is None:

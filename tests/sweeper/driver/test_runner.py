@@ -693,7 +693,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     sweep = done.sweep
     assert sweep.manifest().read_spec().resources.concurrent == 1
     assert sweep.manifest().overrides["resources.concurrent"] == 1
-    assert (agendas, done.troubles, done.unwritten) == ([], ("Every trial has ended: nothing to do",), ())
+    assert (agendas, done.troubles, done.unwritten) == ([], ("Every trial has ended: nothing to train",), ())
     monkeypatch.setattr(
         driver, "open_backend", fake_backend(lambda _kind, queue, *_: agendas.append(queue) or RunResult())
     )

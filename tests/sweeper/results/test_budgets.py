@@ -7,6 +7,7 @@ import pytest
 
 from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.privacy.pricing import Price
+from sweeper.records import Objective
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 
 
@@ -52,6 +53,14 @@ def test_what_an_attacker_finds_is_said_to_depend_on_a_price_that_is_not_proven(
     for chosen, said in (((), "Of 1,000 "), (("extended",), "If the price holds, which is not proven: of 1,000 ")):
         front = priced(meant, claim=replace(claim, chosen=chosen))
         assert f"\n{said}people" in description(front, status="completed")
+
+
+def test_radii_behind_an_encoder_are_said_to_be_of_its_features(priced, claim):
+    said = "- Certified radii are in units of the features of seen, not in units of the raw input.\n"
+    behind = replace(claim, radius_unit="units of the features of seen")
+    assert said in description(priced({"winner": price(5.0)}, claim=behind), status="completed")
+    assert "Certified radii are" not in description(priced({"winner": price(5.0)}), status="completed")
+    assert claim.radii_in_words([]) == behind.radii_in_words([Objective.named("accuracy")]) == ""
 
 
 def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(priced):

@@ -121,8 +121,8 @@ def test_rehearsals_show_themselves_as_a_count_and_a_table_that_fit_a_screen():
     many = Rehearsed([*ranked] * 5)
     assert len(repr(many).splitlines()) == 12
     assert "20 configurations rehearsed, no points of the sweep; the best 10, to_dataframe() has all" in repr(many)
-    assert repr(Rehearsed()) == "0 configurations rehearsed, no points of the sweep"
-    assert Rehearsed()._repr_html_() == f"<p><b>{Rehearsed()!r}</b></p>"
+    assert repr(Rehearsed()) == "No configuration was rehearsed."
+    assert Rehearsed()._repr_html_() == f"<p>{Rehearsed()!r}</p>"
 
 
 def test_a_sweep_without_rehearsals_has_none(tmp_path):

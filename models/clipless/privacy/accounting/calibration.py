@@ -64,9 +64,14 @@ def noise_multiplier_for(
         tried.add(noise)
         low, high = (noise, high) if price > epsilon else (low, noise)
         noise = _next_noise(noise * math.exp(min(max(excess / slope, -1.0), 1.0)), low, high, tried)
+    is_met = high < MOST_NOISE_MULTIPLIER
+    end = LEAST_NOISE_MULTIPLIER if is_met else MOST_NOISE_MULTIPLIER
+    cost = claim(replace(event, noise_multiplier=end), delta).epsilon
+    if is_met and cost > epsilon:
+        return high  # the price jumps past epsilon where the range of an accountant ends: this noise costs less
     raise AccountingError(
         f"Expected an epsilon that noise_multipliers from {LEAST_NOISE_MULTIPLIER:g} to {MOST_NOISE_MULTIPLIER:g} can "
-        f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(is_met=high < MOST_NOISE_MULTIPLIER)}"
+        f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(cost, is_met=is_met)}"
     )
 
 
@@ -82,11 +87,12 @@ def _clipped_slope(slope: float) -> float:
     return min(max(slope, _FLATTEST), _STEEPEST)
 
 
-def _remedy(*, is_met: bool) -> str:
-    """Return what to do where no noise costs about epsilon, by whether some costs less."""
-    if not is_met:
-        return "even the most noise costs more; raise epsilon or delta, or lower the steps or the sampling_rate"
-    return "even the least noise costs less; lower epsilon, or give the noise_multiplier instead"
+def _remedy(cost: float, *, is_met: bool) -> str:
+    """Return what to do where no noise costs about epsilon, by whether some costs less; ``cost`` is that of the end."""
+    if is_met:
+        least = f" to {0.99 * cost:.3g}" if 0.0 < cost < math.inf else ""
+        return f"even the least noise costs less; lower epsilon{least}, or give the noise_multiplier instead"
+    return f"even the most noise costs {cost:.4g}; raise epsilon or delta, or lower the steps or the sampling_rate"
 
 
 def _noise_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple[float, float]:

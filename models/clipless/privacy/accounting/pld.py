@@ -66,7 +66,8 @@ def optimistic_epsilon(event: Event, delta: float) -> float:
         return 0.0
     if _out_of_reach(event, delta):
         return attack_epsilon(event, delta)
-    return composed_pld_epsilon(event, delta, pessimistic=False)
+    found = composed_pld_epsilon(event, delta, pessimistic=False)
+    return found if found <= LARGEST_LOSS else attack_epsilon(event, delta)
 
 
 def composed_pld_epsilon(
@@ -86,7 +87,8 @@ def composed_pld_epsilon(
     if not usable > 0.0:
         return math.inf
     try:
-        return float(composed_pld(event, interval, pessimistic).get_epsilon_for_delta(usable))
+        with np.errstate(over="ignore"):  # of exp() of losses beyond `LARGEST_LOSS`
+            return float(composed_pld(event, interval, pessimistic).get_epsilon_for_delta(usable))
     except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
         return 0.0
 

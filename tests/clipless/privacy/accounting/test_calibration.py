@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting import calibration
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER
 from clipless.privacy.events import PoissonGaussian, Relation
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
@@ -143,8 +145,21 @@ def test_a_budget_no_noise_can_meet_is_refused_with_a_remedy():
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", Relation)
 def test_a_budget_that_calls_for_no_noise_is_refused_with_a_remedy(relation):
-    with pytest.raises(AccountingError, match=r"even the least noise costs less; lower epsilon"):
+    with pytest.raises(AccountingError, match=r"even the least noise costs less; lower epsilon, or"):
         noise_multiplier_for(1.0, 1e-5, 1e-7, 10, relation)
+
+
+def test_a_budget_beyond_what_the_least_noise_costs_is_refused_with_one_that_can_be_met():
+    with pytest.raises(AccountingError, match="even the least noise costs less") as refused:
+        noise_multiplier_for(500.0, 1e-5, 1.0, 1, ADD)
+    most = float(re.search(r"lower epsilon to (\S+), or", str(refused.value)).group(1))
+    assert noise_multiplier_for(most, 1e-5, 1.0, 1, ADD) == pytest.approx(LEAST_NOISE_MULTIPLIER, rel=0.02)
+
+
+def test_an_epsilon_that_no_noise_has_gets_the_noise_of_the_next_smaller_one():
+    """Loss distributions end at 700, and Renyi divergences give thousands at the same noise."""
+    noise = noise_multiplier_for(3000.0, 1e-4, 0.2, 150)
+    assert price(noise, 1e-4, 0.2, 150, ADD) <= 3000.0 < price(0.999 * noise, 1e-4, 0.2, 150, ADD)
 
 
 @pytest.mark.parametrize("relation", Relation)

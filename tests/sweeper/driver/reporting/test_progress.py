@@ -70,7 +70,7 @@ def test_a_trial_that_a_worker_has_and_that_draws_no_noise_yet_waits():
         RunningTrial("t0007", begun=False),
     )
     text = screen(state(running=running))
-    assert "digits: 3 of 16 trials done, 1 running, 2 waiting, 1 failed" in text
+    assert "digits: 3 of 16 trials done, 1 running, 2 waiting, 9 to come, 1 failed" in text
     assert "training t0005 (epoch 5 of 10); waiting: t0006, t0007\n" in text
     assert "\nwaiting: t0006, t0007" in screen(state(running=running[1:]))
 
@@ -344,7 +344,7 @@ def test_the_closing_summary_says_where_to_look():
         "Report: out/digits-1/front.html",
         "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
         "Best accuracy (t0002, epoch 7): 0.900 on validation rows.",
-        f"Go on with it: {program()} resume out/digits-1",
+        f"Not scored on test rows yet: 2 points of the front. Go on with it: {program()} resume out/digits-1",
         f"A model: {program()} pick out/digits-1",
     ]
 
