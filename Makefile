@@ -81,7 +81,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.dev
 	@set -e; for name in neighbours places audits audits_sweep step_time step_scaling overhead large_store live_page kills account_kills stack_faults service_load service_fuzz mcp_fuzz; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done

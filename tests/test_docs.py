@@ -67,6 +67,25 @@ def test_every_relative_link_leads_somewhere(name):
         assert target in GENERATED or (page.parent / target).is_file(), target
 
 
+def prose(page):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page):
+    """The anchors of the headings of a page, as the guide and a forge make them of plain ones."""
+    titles = re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_into_a_page_leads_to_a_heading(name):
+    page = ROOT / name
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", prose(page)):
+        if target not in GENERATED and (target.endswith(".md") or not target):
+            assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
 def test_every_verb_of_the_makefile_is_explained():
     verbs = re.search(r"^\.PHONY: (.*)$", read("Makefile"), flags=re.MULTILINE).group(1).split()
     assert {"setup", "demo", "test", "lint", "format", "docs", "bench"} <= set(verbs)
