@@ -36,6 +36,7 @@ from sweeper.papers.files import SPEC_NAME, spec_text
 from sweeper.pareto.dominance import hypervolume_interval
 from sweeper.planning.make import state_resumed
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import ENDED
 from sweeper.records import Scalar, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import Front
@@ -81,14 +82,13 @@ class SweepRun:
         *,
         earlier: WarmStart | None = None,
         resumed: bool = False,
-        rebooted: bool = False,
         selected: RunResult | None = None,
         account: AccountCharges | None = None,
         troubles: Sequence[str] = (),
         caller: TrialCaller | None = None,
     ) -> None:
         self._plan, self._options, self._data, self._folder = plan, options, data, folder
-        self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
+        self._interruption, self._resumed = interruption, resumed
         self._selected, self._caller, self._account = selected, caller, account
         self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
@@ -151,6 +151,9 @@ class SweepRun:
             if not self._resumed and self._selected is None and self._options.into is None:
                 withdraw(self._folder, error)
             raise
+        if self._folder.is_copy and self._account is None:
+            self._plan = replace(self._plan, claim=self._plan.claim.of_copy())
+            self._troubles.append(COPIED)
         self._was_complete = self._resumed and self._folder.read_manifest().status is SweepStatus.COMPLETED
         tags = version_tags() | {"sweeper.exploratory": str(self._plan.claim.exploratory).lower()}
         self._tracker = Tracker(
@@ -181,7 +184,7 @@ class SweepRun:
         )
         self._steer(self._requests.region)
         given = self._plan, self._folder, self._tracker, self._search
-        self._recorder = Recorder(*given, rebooted=self._rebooted, account=self._account)
+        self._recorder = Recorder(*given, account=self._account)
         self._note_enqueued(self._requests.earlier)
         if self._selected is None:
             self._recorder.spending.enter_budget()

@@ -81,7 +81,7 @@ def run_sweep(spec: AnySpec, options: Options | None = None, *, caller: TrialCal
         folder = _new_folder(plan.name, options)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(driver_lock(folder.path))
+                folder.drive(stack.enter_context(driver_lock(folder.path)))
                 _check_is_new(folder)
                 account = reserve_account(plan, data, folder, spender=options.spender, explain=explain)
             except (AccountError, RecordError) as error:
@@ -206,8 +206,9 @@ def resume_sweep(
         plan = replace(plan, claim=plan.claim.with_chosen(EXTENDED))
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
-    with Interruption() as interruption, driver_lock(folder.path) as rebooted:
+    with Interruption() as interruption, driver_lock(folder.path) as lock:
+        folder.drive(lock)
         check_unchanged(folder, manifest)
         account = reserve_account(plan, loaded.data, folder, spender=options.spender)
         place = (plan, options, loaded.data, folder, interruption)
-        return SweepRun(*place, resumed=True, rebooted=rebooted, account=account, caller=caller).run()
+        return SweepRun(*place, resumed=True, account=account, caller=caller).run()

@@ -103,6 +103,10 @@ SKETCHED = (
     "counts, means and second moments of each class, one release with noise multiplier {noise:.4g}, which is in the "
     "ledger and in the price of the sweep. Nothing promises that synthetic rows show what the training rows would."
 )
+COPIED = (
+    "The folder of the sweep is a copy, or was put back from one: what the sweep drew since the copy was made is in no "
+    "ledger, and comes on top of every price."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 _PLACES = re.compile(  # of earlier sweeps, in `WARM_START` and `UNPAID` of earlier versions
     r"(?<=of an earlier sweep, ).*/(?=[^/]+/?\. What that sweep spent)"
@@ -294,6 +298,10 @@ class Claim:
             conditions=(*steering.conditions, *self.conditions),
             steered=steering.conditions,
         )
+
+    def of_copy(self) -> "Claim":
+        """Return the claim of a sweep whose folder was copied, or put back."""
+        return replace(self, conditions=tuple(dict.fromkeys([COPIED, *self.conditions])))
 
     def resumed_from(self, recorded: "Claim") -> "Claim":
         """Return this claim with every mark and condition of the one that the sweep was started with.

@@ -32,7 +32,7 @@ Each row but that of the budget has a nonce, which nothing reads: an account kno
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,13 +74,13 @@ class Ledger:
         it is charged. When one of them raises, no noise may be drawn.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Open the file, or start a new one.
+    def __init__(self, path: str | Path, on_written: Callable[[], None] = lambda: None) -> None:
+        """Open the file, or start a new one; ``on_written`` is called when a row is on the disk.
 
         Raises:
             RecordError: the file is broken.
         """
-        self._file = JsonlFile(Path(path), durable=True)
+        self._file, self._on_written = JsonlFile(Path(path), durable=True), on_written
         self._charges = Charges(self._file.path)
         self.rows = 0
         for number, row in enumerate(self._file.read(), start=1):
@@ -347,6 +347,7 @@ class Ledger:
         self._charges.check(row)
         nonce = {} if isinstance(row, BudgetRow) else {"nonce": secrets.token_hex(_NONCE_BYTES)}
         self._file.append(row_to_json(row) | nonce)
+        self._on_written()
         self._take(row)
 
     def _take(self, row: LedgerRow) -> None:

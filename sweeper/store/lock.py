@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +18,96 @@ SERVICE_LOCK_NAME = ".service.lock"
 LOOKS, LOOK_SECONDS = 10, 0.01
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _GROWING = ("ledger.jsonl", "trials.jsonl", "points.jsonl")  # which drivers write to at their ends
-_TOLERANCE_SECONDS = 2.0  # between two times of one write
+_TOLERANCE_SECONDS = 0.05  # between two writes, one behind the other
+
+
+class DriverLock:
+    """Held by the process that drives a sweep.
+
+    Attributes:
+        rebooted: whether rows that an earlier driver wrote last may be lost: it ran before this machine was started the
+            last time, or on another one, or that is not known.
+        copied: whether the folder is a copy, or was put back from one, so that what the sweep did since is not in it.
+
+    Both stay so until a driver has come to its end: one that is killed may not have charged yet for what was lost.
+    """
+
+    def __init__(self, folder: Path, handle: int, *, is_first: bool) -> None:
+        self._folder, self._handle = folder, handle
+        self._me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
+        before = {} if is_first else _read(handle)
+        moved = (before.get("boot"), before.get("host")) != (self._me["boot"], self._me["host"])
+        self.copied = not is_first and (self._is_copy(before) or before.get("copied") is True)
+        self.rebooted = not is_first and (self.copied or moved or before.get("rebooted") is not False)
+
+    def note(self) -> None:
+        """Write down how far the records are; a file that is shorter when the sweep resumes was put back."""
+        with contextlib.suppress(OSError):
+            self.write()
+
+    def write(self, *, ended: bool = False) -> None:
+        """Write who drives, and what tells this file from a copy."""
+        lost = {"rebooted": self.rebooted and not ended, "copied": self.copied and not ended}
+        for _ in range(2):  # the second time with when the first was, as the file system tells the time
+            found = os.fstat(self._handle)
+            told = self._me | lost | {"inode": found.st_ino, "changed": found.st_ctime, "sizes": self._sizes()}
+            text = json.dumps(told).encode()
+            os.pwrite(self._handle, text, 0)
+            os.ftruncate(self._handle, len(text))
+
+    def _sizes(self) -> dict[str, int]:
+        return {name: (self._folder / name).stat().st_size for name in _GROWING if (self._folder / name).exists()}
+
+    def _is_copy(self, before: Mapping[str, Any]) -> bool:
+        """Whether this file is not the one that a driver wrote, or records are shorter than they were then."""
+        if "pid" in before and "inode" not in before:
+            return False  # an earlier version wrote it, which tells no copy
+        found, changed, sizes, now = os.fstat(self._handle), before.get("changed"), before.get("sizes"), self._sizes()
+        if before.get("inode") != found.st_ino or not isinstance(changed, int | float) or not isinstance(sizes, dict):
+            return True
+        if abs(found.st_ctime - changed) > _TOLERANCE_SECONDS:
+            return True
+        return any(now.get(name, 0) < size for name, size in sizes.items())
 
 
 @contextlib.contextmanager
-def driver_lock(folder: Path) -> Iterator[bool]:
+def driver_lock(folder: Path, *, moved_out: bool = False) -> Iterator[DriverLock]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
-    Yields:
-        Whether rows that an earlier driver wrote last may be lost: it ran before this machine was started the last
-        time, or on another one, or the folder is a copy or was restored from one, or none of that is known. That stays
-        so until a driver has come to its end: one that is killed may not have charged yet for what was lost.
+    ``moved_out`` says that the folder may have come out of a hidden one, without the file of a driver.
 
     Raises:
         RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
 
     Guarantees:
         A sweep that a killed deletion has left without its ledger is never resumed as if nothing had been spent. A
-        copy is known by what no copy keeps: the inode of the driver's file, and when a file was last changed, which the
-        system alone sets. A snapshot of a whole file system that is rolled back keeps both.
+        copy is known by what it cannot keep, the inode of the driver's file and when that was last changed, which the
+        system alone sets, and records that were put back without that file by their sizes. A snapshot of a whole file
+        system that is rolled back keeps all of these.
     """
     path = folder / NAME
-    me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
-    is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
+    is_first = not path.exists() and (moved_out or not any((folder / name).exists() for name in _GROWING))
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
     try:
-        before = _read(handle)
         if not _take_lock(handle):
+            before = _read(handle)
             who = f"process {before.get('pid')} on {before.get('host')}"
             raise RecordError(f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it")
         if (folder / DELETING_NAME).exists():
             raise RecordError(f"Expected a whole sweep, but the deletion of {folder} has begun; delete it again")
-        moved = (before.get("boot"), before.get("host")) != (me["boot"], me["host"])
-        moved = moved or not _is_the_file(handle, before) or any(_was_put_back(folder / name) for name in _GROWING)
-        rebooted = not is_first and (moved or before.get("rebooted") is not False)
+        lock = DriverLock(folder, handle, is_first=is_first)
         try:
-            _write(handle, me | {"rebooted": rebooted})
+            lock.write()
         except OSError as error:
             raise RecordError(
                 f"Cannot write {path}: {error.strerror or error}; free space or check permissions"
             ) from error
-        yield rebooted
+        yield lock
         with contextlib.suppress(OSError):
-            _write(handle, me | {"rebooted": False})
+            lock.write(ended=True)
     finally:
         os.close(handle)
 
@@ -130,31 +174,6 @@ def _boot() -> str:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:
         return f"unknown, {os.getpid()}"
-
-
-def _write(handle: int, content: dict[str, Any]) -> None:
-    for _ in range(2):  # the second time with when the first was, as the file system tells the time
-        written = os.fstat(handle)
-        text = json.dumps(content | {"inode": written.st_ino, "changed": written.st_ctime})
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, text.encode(), 0)
-
-
-def _is_the_file(handle: int, content: dict[str, Any]) -> bool:
-    """Whether a driver wrote this content to this very file, and nobody has written or copied it since."""
-    found, changed = os.fstat(handle), content.get("changed")
-    if content.get("inode") != found.st_ino or not isinstance(changed, int | float):
-        return False
-    return abs(found.st_ctime - changed) <= _TOLERANCE_SECONDS
-
-
-def _was_put_back(path: Path) -> bool:
-    """Whether a file has got the time at which it was last written from elsewhere, as one that a backup restores."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return False
-    return abs(found.st_ctime - found.st_mtime) > _TOLERANCE_SECONDS
 
 
 def _read(handle: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sweeper.adapters import dump, read
 from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, PointKey, Trial, name_trial
 from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.lock import DriverLock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_manifest, write_manifest
 from sweeper.store.older_scores import restate
 
@@ -59,6 +60,18 @@ class SweepFolder:
         self._trials = JsonlFile(self.path / "trials.jsonl", patient=True)
         self._points = JsonlFile(self.path / "points.jsonl", patient=True)
         self._decisions = JsonlFile(self.path / "decisions.jsonl", patient=True)
+        self._lock: DriverLock | None = None
+        self.lacks_rows = False  # whether rows that an earlier driver wrote last may be lost
+        self.is_copy = False  # or was put back from one
+
+    def drive(self, lock: DriverLock) -> None:
+        """Drive the sweep: the lock is told how far the records are, and tells what became of earlier ones."""
+        self._lock, self.lacks_rows, self.is_copy = lock, lock.rebooted, lock.copied
+
+    def note(self) -> None:
+        """Write down how far the records are, where this object drives the sweep."""
+        if self._lock is not None:
+            self._lock.note()
 
     @classmethod
     def create(cls, parent: str | Path, name: str, started: datetime) -> "SweepFolder":
@@ -117,10 +130,12 @@ class SweepFolder:
     def save_trial(self, trial: Trial) -> None:
         """Record how a trial stands."""
         self._trials.append(dump(trial))
+        self.note()
 
     def save_points(self, points: Iterable[Point]) -> None:
         """Record points, or what more is known of them, at once."""
         self._points.append(*map(dump, points))
+        self.note()
 
     def save_decision(self, decision: DecisionRow) -> None:
         """Record what a scheduler decided about a trial, and why."""

@@ -45,8 +45,6 @@ class Recorder:
 
     Args:
         keep_every_model: keep the models of points that are not on the front too.
-        rebooted: whether the machine was started again since the last run, so that the last rows may be lost: a trial
-            that ran then is charged in full.
         account: of the data, from which the sweep has reserved.
     """
 
@@ -58,7 +56,6 @@ class Recorder:
         search: Proposals,
         *,
         keep_every_model: bool = False,
-        rebooted: bool = False,
         account: AccountCharges | None = None,
     ) -> None:
         self._plan, self._folder, self._search = plan, folder, search
@@ -76,7 +73,7 @@ class Recorder:
         self._begun: set[str] = set()  # that have drawn noise since they were planned in this process
         self._refused = refusals_before(folder)
         self.records.refuse(self._refused)
-        self._take_up(rebooted)
+        self._take_up()
 
     @property
     def hooks(self) -> Hooks:
@@ -115,10 +112,11 @@ class Recorder:
             scores_test=self._plan.shared.noise is not None,
         )
 
-    def _take_up(self, rebooted: bool) -> None:
+    def _take_up(self) -> None:
+        """Take up what an earlier driver left; where its last rows may be lost, what ran then is charged in full."""
         records = self.records
         for trial in records.trials.values():
-            self.spending.take_up(trial, records.last_epoch(trial.id), rebooted=rebooted)
+            self.spending.take_up(trial, records.last_epoch(trial.id))
             if trial.status is TrialStatus.RUNNING:
                 records.track_again(trial.id)
             if self._scheduler is not None and trial.plan is not None:
@@ -126,8 +124,7 @@ class Recorder:
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in (point for point in records.points.values() if not point.made_from):
             self._search.report(point)
-            planned = point.trial in records.trials and records.trials[point.trial].plan is not None
-            decision = self._scheduler.judge(point) if self._scheduler is not None and planned else None
+            decision = None if self._scheduler is None else self._scheduler.judge(point)
             last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
         self._search.skip(max(map(trial_number, records.trials), default=0))
         for trial in list(records.trials.values()):

@@ -33,7 +33,7 @@ class SpendingRecord:
 
     def __init__(self, folder: SweepFolder, plan: SweepPlan, account: AccountCharges | None = None) -> None:
         self._account = account
-        self._ledger, self._delta, self._folder = Ledger(folder.ledger), plan.privacy.delta, folder
+        self._ledger, self._delta, self._folder = Ledger(folder.ledger, folder.note), plan.privacy.delta, folder
         self._planned = plan.spending
         self._latest: Entry | None = None  # as it was asked for, whether or not there was room
 
@@ -87,11 +87,11 @@ class SpendingRecord:
         )
         return self._ledger.charged_with(entered)
 
-    def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:
+    def take_up(self, trial: Trial, last_epoch: int) -> None:
         """Close the training of a trial that was open when the driver died.
 
-        ``last_epoch`` is the last one that has a point. Where the machine was ``rebooted`` since, the last rows may be
-        lost.
+        ``last_epoch`` is the last one that has a point. Where the last rows may be lost, the training is charged in
+        full. The ledger of a copy that was made before it drew anything does not say that it did; an account knows.
 
         Raises:
             RecordError: the ledger has lost what the trial spent.
@@ -99,7 +99,10 @@ class SpendingRecord:
         if trial.plan is not None:
             self._ledger.check_charged(trial.id)
         if self._ledger.is_open(trial.id):
-            self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted), granted=True)
+            if self._folder.is_copy and self._account is None:
+                self._ledger.draw(trial.id)
+            epochs = _most_epochs(trial, last_epoch, in_full=self._folder.lacks_rows)
+            self._close_at(trial, epochs, granted=True)
 
     def open(self, trial: Trial, row: PlanRow, last_epoch: int, rungs: Sequence[int]) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
@@ -265,9 +268,9 @@ class SpendingRecord:
         self._ledger.close(trial.id, drawn_by(plan, started_epochs), scored=scored_by(plan, started_epochs))
 
 
-def _most_epochs(trial: Trial, last_epoch: int, *, rebooted: bool = False) -> int:
+def _most_epochs(trial: Trial, last_epoch: int, *, in_full: bool = False) -> int:
     """Return how many epochs a trial can have started when it, or the driver, died."""
     if trial.plan is None:  # it had not been let go
         return 0
     epochs = trial.plan.epochs
-    return epochs if rebooted else min(epochs, last_epoch + 1)
+    return epochs if in_full else min(epochs, last_epoch + 1)

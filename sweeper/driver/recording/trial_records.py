@@ -70,14 +70,16 @@ class TrialRecords:
         self._folder, self._tracker, self._tags = folder, tracker, tags
         self._keep_every_model, self._noisy_stages = keep_every_model, noisy_stages
         self.trials: dict[str, Trial] = folder.trials()
-        self.points: dict[PointKey, Point] = folder.points()
+        found = folder.points()
+        self.points: dict[PointKey, Point] = {key: point for key, point in found.items() if self._is_known(point)}
+        self._unplanned = {key: point for key, point in found.items() if key not in self.points}
         self._refused: dict[str, str] = {}
         self._sensitivities: dict[str, dict[str, float]] = {}  # by trial, until its first epoch
         self.objectives = tuple(objectives)
         self._judge_again()
         self._best = _best_points(self._estimates.values(), objectives)
         self._last_epoch: dict[str, int] = {}
-        for name, epoch, made_from in self.points:
+        for name, epoch, made_from in found:
             if not made_from:  # a torn write may have left others of an epoch without that of its iterate
                 self._last_epoch[name] = max(epoch, self.last_epoch(name))
 
@@ -103,6 +105,18 @@ class TrialRecords:
         cost = {} if epsilon is None else {PLANNED_TAG: round_up(epsilon), NOISE_TAG: f"{plan.noise_multiplier:.6g}"}
         self._tracker.tag(trial, {NAME_TAG: trial_name(trial, self.trials[trial].config, epsilon), **cost, **where})
         self.save(replace(self.trials[trial], plan=plan, placed=placed))
+        back = {key: point for key, point in self._unplanned.items() if point.trial == trial}
+        if back:
+            self.points |= back
+            self._unplanned = {key: point for key, point in self._unplanned.items() if key not in back}
+            self._judge_again()
+
+    def _is_known(self, point: Point) -> bool:
+        """Whether the records have the plan of a point's trial, without which nobody knows how noisy its scores are.
+
+        A machine that went down may have lost that row, and the point comes back when its trial is planned again.
+        """
+        return point.trial in self.trials and self.trials[point.trial].plan is not None
 
     def restart(self, trial: str) -> None:
         """Tell the tracker that a trial lost its process."""

@@ -359,7 +359,8 @@ def _surrender(
             f"Expected the claim of a private selection in {hidden.path}/sweep.json, got none; restore it"
         )
     plan = plan_of_records(manifest.read_spec(), claim, ledger.spending)
-    recorder = Recorder(plan, hidden, Untracked(), IndependentProposals(plan.shared.space), rebooted=True)
+    hidden.lacks_rows = True
+    recorder = Recorder(plan, hidden, Untracked(), IndependentProposals(plan.shared.space))
     try:
         recorder.records.forget_models()
         recorder.front().write(hidden.front)

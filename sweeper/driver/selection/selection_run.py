@@ -256,10 +256,10 @@ def _conclude(
     troubles: Sequence[str] = (),
 ) -> FinishedSweep:
     outcome = outcome_of(folder)
-    with driver_lock(folder.path) as rebooted:
+    with driver_lock(folder.path, moved_out=True) as lock:
+        folder.drive(lock)
         ended = SweepRun(
             *(plan, options, data, folder, interruption),
-            rebooted=rebooted,
             selected=outcome,
             account=reserve_account(plan, data, folder, spender=options.spender),
             troubles=troubles,

@@ -593,8 +593,11 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ended(ran, tmp_path):
-    """A copy of a sweep that ran, to be changed."""
-    return Path(shutil.copytree(ran.folder, tmp_path / ran.folder.name))
+    """A copy of a sweep that ran, to be changed, and to be taken for the original."""
+    folder = Path(shutil.copytree(ran.folder, tmp_path / ran.folder.name))
+    with driver_lock(folder) as lock:
+        assert lock.copied
+    return folder
 
 
 def changed(folder, **content):
@@ -630,12 +633,8 @@ def test_the_number_of_processes_of_a_private_selection_is_fixed(ended):
 
 
 def test_a_sweep_has_one_driver_at_a_time(ended):
-    with driver_lock(ended) as rebooted:
-        assert rebooted is True, "it is a copy"
-    for path in ended.glob("*.jsonl"):
-        path.write_bytes(path.read_bytes())
-    with driver_lock(ended) as rebooted:
-        assert rebooted is False  # it ran here, on this machine, which was not started again since
+    with driver_lock(ended) as lock:
+        assert not lock.rebooted  # it ran on this machine, which was not started again since
         assert is_driven(ended)
         with pytest.raises(RecordError, match=r"not running, but process \d+ on .* drives .*; wait or stop it"):
             resume_sweep(ended)
@@ -663,18 +662,18 @@ def test_what_another_driver_noted_while_data_were_loaded_is_not_lost(ended, mon
 @pytest.mark.parametrize("before", [{"boot": "another"}, None, "{torn"])
 def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_path):
     """It may have died before it charged for the rows that were lost."""
-    with driver_lock(tmp_path) as rebooted:
-        assert rebooted is False
+    with driver_lock(tmp_path) as lock:
+        assert lock.rebooted is False
         record = json.loads((tmp_path / "driver.json").read_text())
     text = json.dumps(record | before) if isinstance(before, dict) else before or ""
     (tmp_path / "driver.json").write_text(text)
-    with contextlib.suppress(Signalled), driver_lock(tmp_path) as rebooted:
-        assert rebooted is True
+    with contextlib.suppress(Signalled), driver_lock(tmp_path) as lock:
+        assert lock.rebooted is True
         raise Signalled  # as little is written as after kill -9
-    with driver_lock(tmp_path) as rebooted:
-        assert rebooted is True
-    with driver_lock(tmp_path) as rebooted:
-        assert rebooted is False
+    with driver_lock(tmp_path) as lock:
+        assert lock.rebooted is True
+    with driver_lock(tmp_path) as lock:
+        assert lock.rebooted is False
 
 
 @pytest.mark.long

@@ -1,9 +1,11 @@
 """Who drives a sweep: what one process sees of another's lock."""
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -49,53 +51,99 @@ def test_a_sweep_whose_deletion_has_begun_is_not_driven(folder):
     assert not is_driven(folder)
 
 
-def was_rebooted(folder):
-    with driver_lock(folder) as rebooted:
-        return rebooted
+def begin(folder):
+    """Drive a sweep that writes its first row, and die."""
+    with contextlib.suppress(KeyboardInterrupt), driver_lock(folder) as lock:
+        (folder / "ledger.jsonl").write_text("{}\n" * 9)
+        lock.note()
+        raise KeyboardInterrupt
+
+
+def look(folder):
+    """What a next driver is told, which is killed too."""
+    with contextlib.suppress(KeyboardInterrupt), driver_lock(folder) as lock:
+        raise KeyboardInterrupt
+    return lock.rebooted, lock.copied
 
 
 def note(folder, **content):
-    """Write into the driver's file, in the second in which it was written."""
+    """Write into the driver's file, so short a time after it was written that it might have done so itself."""
     path = folder / "driver.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | content))
+    told = json.loads(path.read_text()) | content
+    for _ in range(2):
+        if "changed" not in content:
+            told["changed"] = path.stat().st_ctime
+        path.write_text(json.dumps(told))
 
 
-def restore(folder, **kept):
-    shutil.copytree(folder, folder.parent / "copy", **kept)
+def put_back(folder, copied=shutil.copy2, names=("driver.json", "ledger.jsonl")):
+    """Go on for a row, and replace files by copies that were made before."""
+    for name in names:
+        shutil.copy2(folder / name, folder / f"{name}.bak")
+    time.sleep(0.1)
+    with contextlib.suppress(KeyboardInterrupt), driver_lock(folder) as lock:
+        (folder / "ledger.jsonl").write_text("{}\n" * 10)
+        lock.note()
+        raise KeyboardInterrupt
+    for name in names:
+        copied(folder / f"{name}.bak", folder / name)
+
+
+def replace_whole(folder):
+    shutil.copytree(folder, folder.parent / "copy")
     shutil.rmtree(folder)
     (folder.parent / "copy").rename(folder)
 
 
-def keep_time(folder):
-    """Replace the ledger alone by a copy with the times of the original, as rsync does where nothing else differs."""
-    os.utime(folder / "ledger.jsonl", (1.0, 1.0))
-
-
 @pytest.mark.parametrize(
-    "put_back",
+    "restore",
     [
-        restore,
-        lambda folder: restore(folder, copy_function=shutil.copy),
-        lambda folder: note(folder, changed=json.loads((folder / "driver.json").read_text())["changed"] - 10.0),
-        keep_time,
+        replace_whole,
+        put_back,
+        lambda folder: put_back(folder, shutil.copyfile),
+        lambda folder: put_back(folder, shutil.move),
+        lambda folder: put_back(folder, shutil.copyfile, ("ledger.jsonl",)),
+        lambda folder: put_back(folder, shutil.move, ("ledger.jsonl",)),
         lambda folder: (folder / "driver.json").unlink(),
+        lambda folder: (folder / "driver.json").write_text(""),
     ],
-    ids=["a copy with its times", "a copy", "a copy over the original", "a ledger alone", "all but the driver's file"],
+    ids=["the folder", "over it", "over it, with new times", "files", "records", "moved records", "no driver", "torn"],
 )
-def test_the_last_rows_of_a_folder_that_was_put_back_may_be_lost(tmp_path, put_back):
+def test_a_folder_that_was_put_back_is_known_until_a_driver_has_come_to_its_end(tmp_path, restore):
     folder = tmp_path / "sweep"
     folder.mkdir()
-    assert not was_rebooted(folder), "it is the first"
-    (folder / "ledger.jsonl").write_text("{}\n")
-    assert not was_rebooted(folder)
-    put_back(folder)
-    assert was_rebooted(folder)
-    assert was_rebooted(folder) is (put_back is keep_time), "until a driver has come to its end"
+    begin(folder)
+    assert look(folder) == (False, False)
+    restore(folder)
+    assert look(folder) == look(folder) == (True, True)
+    with driver_lock(folder):
+        pass
+    assert look(folder) == (False, False)
 
 
-@pytest.mark.parametrize("before", [{"boot": "another"}, {"host": "another"}, {"inode": None}, {"changed": None}])
-def test_the_last_rows_of_another_machine_or_of_an_earlier_version_may_be_lost(folder, before):
-    (folder / "ledger.jsonl").write_text("{}\n")
-    note(folder, **before)
-    assert was_rebooted(folder)
-    assert not was_rebooted(folder)
+def test_a_folder_that_came_out_of_a_hidden_one_has_had_no_driver(tmp_path):
+    (tmp_path / "ledger.jsonl").write_text("{}\n")
+    with driver_lock(tmp_path, moved_out=True) as lock:
+        assert (lock.rebooted, lock.copied) == (False, False)
+
+
+@pytest.mark.parametrize("before", [{"boot": "another"}, {"host": "another"}])
+def test_the_last_rows_of_another_machine_may_be_lost(tmp_path, before):
+    begin(tmp_path)
+    note(tmp_path, **before)
+    assert look(tmp_path) == look(tmp_path) == (True, False)
+
+
+def test_the_file_of_an_earlier_version_tells_no_copy(tmp_path):
+    begin(tmp_path)
+    told = json.loads((tmp_path / "driver.json").read_text())
+    (tmp_path / "driver.json").write_text(json.dumps({key: told[key] for key in ("pid", "host", "boot", "rebooted")}))
+    assert look(tmp_path) == (False, False)
+
+
+def test_records_that_have_grown_since_the_last_note_are_those_of_a_killed_driver(tmp_path):
+    begin(tmp_path)
+    with (tmp_path / "ledger.jsonl").open("a") as ledger:
+        ledger.write("{}\n")
+    (tmp_path / "points.jsonl").write_text("{}\n")
+    assert look(tmp_path) == (False, False)

@@ -522,7 +522,7 @@ def test_a_copy_of_a_running_sweep_and_the_sweep_do_not_both_train_for_one_charg
             reserve_account(plan, data, copy)
         return
     other = SpendingRecord(copy, plan, reserve_account(plan, data, copy))
-    other.take_up(long_trial, 1, rebooted=False)
+    other.take_up(long_trial, 1)
     other._ledger.open("t0001", event, kept=5, marked=True)
     other.draw(long_trial)
     with pytest.raises(RecordError, match="the folder is a copy, or was restored from a backup"):

@@ -1,6 +1,7 @@
 """What the driver writes down for every event of a trial, and in which order."""
 
 import errno
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
@@ -26,6 +27,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.evidence import append_evidence, read_refusals
+from sweeper.store.lock import driver_lock
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
 from tests.factories import FakeTracker, begin, make_evidence, make_recorder, make_search, small_content
@@ -278,7 +280,7 @@ def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept
     folder = SweepFolder(kept.path / "limited")
     assert list(folder.points()) == [("t0001", 1, "")]
     spending = SpendingRecord(folder, kept.plan)
-    spending.take_up(made.records.trials["t0001"], 1, rebooted=False)
+    spending.take_up(made.records.trials["t0001"], 1)
     assert Ledger(folder.ledger).entries()[-1].spent.steps == drawn_by(plan_row.plan, 2)
     made.records.close()
 
@@ -622,11 +624,12 @@ def drawn(kept):
     return [entry.steps for entry in Ledger(kept.folder.ledger).entries()]
 
 
-def take_up(kept, **more):
+def take_up(kept, *, lacks_rows=False, is_copy=False):
     """Another driver's recorder of the same folder, as after kill -9 of the first."""
     search = make_search(kept.spec, kept.folder)
     folder = SweepFolder(kept.path)
-    return Recorder(kept.plan, folder, BestTracker(), search, **more), search
+    folder.lacks_rows, folder.is_copy = lacks_rows, is_copy
+    return Recorder(kept.plan, folder, BestTracker(), search), search
 
 
 EVENTS = [
@@ -786,22 +789,54 @@ def test_a_trial_whose_row_was_lost_with_the_machine_is_charged_in_full_and_goes
     first.records.close()
     rows = (kept.path / "trials.jsonl").read_text().splitlines(keepends=True)
     (kept.path / "trials.jsonl").write_text(rows[0] if lost == "a plan" else "")
-    second, search = take_up(kept, rebooted=True)
+    second, search = take_up(kept, lacks_rows=True)
     assert charged(kept) == [50]
     assert "t0001" in search.open
+    assert not second.front().points, "nobody knows how noisy their scores are"
     second.on_start("t0001", {"trial": "t0001", "proposal": {}})
     assert second.on_plan("t0001", replace(plan_row, kept=5)) is None, "from the checkpoint of its first epoch"
     assert charged(kept)[0] == 50
     assert drawn(kept)[0] == 50
+    assert [point.epoch for point in second.front().points] == [1]
     assert decided(second, [EVENTS[6]]) == decided(first, [EVENTS[6]])
     second.records.close()
 
 
-@pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
-def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(rebooted, steps, kept, plan_row):
+@pytest.mark.parametrize(("is_copy", "steps"), [(False, 0), (True, 50)])
+def test_a_training_that_had_not_drawn_when_the_folder_was_copied_is_charged_in_full(is_copy, steps, kept, plan_row):
+    """What is not marked was not drawn where a machine went down: the ledger was on the disk. A copy is older."""
+    first, _ = first_driver(kept)
+    first.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    first.on_plan("t0001", plan_row)
+    first.records.close()
+    second, _ = take_up(kept, lacks_rows=True, is_copy=is_copy)
+    assert drawn(kept) == [steps]
+    second.records.close()
+
+
+def test_the_lock_of_the_driver_knows_how_far_the_records_are(kept, plan_row):
+    sizes = lambda: json.loads((kept.path / "driver.json").read_text())["sizes"]  # noqa: E731
+    with driver_lock(kept.path) as lock:
+        folder = SweepFolder(kept.path)
+        folder.drive(lock)
+        recorder = Recorder(kept.plan, folder, BestTracker(), make_search(kept.spec, folder))
+        recorder.on_start("t0001", {"trial": "t0001", "proposal": {}})
+        for act in (
+            lambda: recorder.on_plan("t0001", plan_row),
+            lambda: recorder.on_draw("t0001"),
+            lambda: recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5)),
+        ):
+            act()
+            assert sizes() == {name: (kept.path / name).stat().st_size for name in sizes()}
+        assert sizes().keys() == {"ledger.jsonl", "trials.jsonl", "points.jsonl"}
+        recorder.records.close()
+
+
+@pytest.mark.parametrize(("lacks_rows", "steps"), [(False, 10), (True, 50)])
+def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(lacks_rows, steps, kept, plan_row):
     first, _ = first_driver(kept)
     play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5)])
-    second, _ = take_up(kept, rebooted=rebooted)
+    second, _ = take_up(kept, lacks_rows=lacks_rows)
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert entry.steps == steps  # one epoch is recorded, the next may have begun; after a reboot rows may be lost
     begin(second, replace(plan_row, attempt="b", kept=5))
@@ -818,7 +853,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     first, _ = first_driver(kept)
     play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0001", 2, 0.6)])
     (kept.path / "points.jsonl").write_text("")
-    last, _ = take_up(kept, rebooted=True)
+    last, _ = take_up(kept, lacks_rows=True)
     begin(last, replace(plan_row, attempt="b", kept=10))
     if died == "process":
         last.on_restart("t0001", 1)
