@@ -133,7 +133,7 @@ def constant_in_words(data: SweepData, split: str = "validation") -> str:
         )
     source = f" on {split} rows"
     if claim.evaluation == Evaluation.PRIVATE.value:
-        source = _SHARES[claim.baselines.majority_source]
+        source = f"{_SHARES[claim.baselines.majority_source]}{claim.baselines.contradiction}"
     interval = in_parentheses(data.utility, claim.baselines.interval(data.utility, split))
     return f"Always predicting the most frequent class reaches {value}{interval}{source}."
 

@@ -113,8 +113,9 @@ def _annex(title: str, card: CardContent, chapters: Iterator[Chapter]) -> str:
 def _caught(card: CardContent) -> Iterator[str]:
     risk = statements.exposure_that_holds(card).risk
     for rate, found in zip(FALSE_ALARMS, risk.caught, strict=True):
-        yield f"Accusing {100 * rate:g} % of innocents, an attacker finds a row with probability <= {round_up(found)}."
-    yield f"Largest advantage of an attacker at any rate: {round_up(risk.advantage)}."
+        said = f"Accusing {100 * rate:g} % of innocents, an attacker finds a row with probability <= {round_up(found)}."
+        yield statements.qualify(card, said)
+    yield statements.qualify(card, f"Largest advantage of an attacker at any rate: {round_up(risk.advantage)}.")
 
 
 def _utility(card: CardContent) -> Iterator[str]:

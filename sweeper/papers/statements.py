@@ -48,8 +48,12 @@ def exposure_that_holds(card: CardContent) -> ExposureFacts:
 
 def risk(card: CardContent) -> str:
     """Return what an attacker finds at the price that holds, in one sentence."""
-    found = exposure_that_holds(card).risk.in_words()
-    return found if card.winner is None else card.winner.to_price().qualify(found)
+    return qualify(card, exposure_that_holds(card).risk.in_words())
+
+
+def qualify(card: CardContent, sentence: str) -> str:
+    """Return a sentence on what follows from the price, as one that depends on it where that is not proven."""
+    return sentence if card.winner is None else card.winner.to_price().qualify(sentence)
 
 
 def claim(card: CardContent) -> str:
@@ -213,6 +217,6 @@ def several_rows(card: CardContent) -> list[str]:
     """Return what several rows of one person cost, one sentence each."""
     several = units_word(card.guarantee.unit)
     return [
-        f"A person with {one.rows} {several}: epsilon {round_up(one.epsilon)} at the same delta."
+        qualify(card, f"A person with {one.rows} {several}: epsilon {round_up(one.epsilon)} at the same delta.")
         for one in exposure_that_holds(card).groups
     ]

@@ -39,6 +39,7 @@ class MajoritySource(enum.StrEnum):
     SKETCH = "sketch"  # counts of a private sketch of the training rows
 
 
+_FAR = 0.05  # from the interval of a sketched share: a declared one that is off by less is rounded
 _RARE = 0.85  # share of the most frequent class from which accuracy says little
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
@@ -52,6 +53,7 @@ class Baselines:
     majority: Mapping[str, float] = field(default_factory=dict)
     majority_source: MajoritySource | None = None  # None where no share is known, and in earlier records
     majority_interval: Interval | None = None  # 95 %, of a share that is known with noise
+    declared: float | None = None  # in the ranges file, where the sketch contradicts it
     # rows by split, or privacy units of several rows: a public number, of private ones too
     rows: Mapping[str, int] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
@@ -84,19 +86,22 @@ class Baselines:
         )
 
     def with_sketch(self, sketch: "Sketch | None", population: int) -> "Baselines":
-        """Return them with the share of the most frequent class in a private sketch, where no other is known.
+        """Return them with the share of the most frequent class in a private sketch, where none or another is declared.
 
         ``population`` is how many rows, or units, it counts. The interval is for new rows, as those of scores are.
-        Where the noise of the sum of all counts is not far below it, nothing is known of shares.
+        Where the noise of the sum of all counts is not far below it, nothing is known of shares. A declared share is
+        contradicted by one that is far from it: a class that no row has is misspelt.
         """
-        if sketch is None or self.majority:
+        declared = self.majority.get("validation") if self.majority_source is MajoritySource.DECLARED else None
+        if sketch is None or (self.majority and declared is None):
             return self
         counts = [sums[0] for sums in sketch.sums]  # negative ones too: without these the total would be too large
         interval = _largest_share(counts, sketch.event.noise_multiplier, population)
-        if interval is None:
+        if interval is None or (declared is not None and interval[0] - _FAR <= declared <= interval[1] + _FAR):
             return self
         shares = dict.fromkeys(("validation", "test"), min(max(counts) / sum(counts), 1.0))
-        return replace(self, majority=shares, majority_source=MajoritySource.SKETCH, majority_interval=interval)
+        known = replace(self, majority=shares, majority_source=MajoritySource.SKETCH, majority_interval=interval)
+        return replace(known, declared=declared)
 
     @property
     def public_facts(self) -> tuple[str, ...]:
@@ -148,9 +153,16 @@ class Baselines:
         least = "" if known in self.majority or name in (AUROC, BALANCED) else "at least "
         rows = f" on {known} rows" if known in self.majority and name not in (AUROC, BALANCED) else ""
         interval = self.interval(name, known)
-        rows = rows if interval is None else ", by the private sketch"
+        rows = rows if interval is None else f", by the private sketch{self.contradiction}"
         rows = ", as the ranges file declares" if rows and self.majority_source is MajoritySource.DECLARED else rows
         return f"the majority-class baseline reaches {least}{reached:.3f}{in_brackets(interval)}{rows}"
+
+    @property
+    def contradiction(self) -> str:
+        """Say, behind a space, that the ranges file declares another share than the sketch has; empty where not."""
+        if self.declared is None:
+            return ""
+        return f" where the ranges file declares {self.declared:.3f}: is a class misspelt?"
 
     def advice(self, objectives: Iterable[str]) -> str:
         """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.
@@ -168,7 +180,8 @@ class Baselines:
         better = AUROC if len(self.classes) == 2 else BALANCED
         return (
             f"Accuracy says little here: the majority-class baseline reaches "
-            f"{share:.3f}{in_brackets(self.majority_interval)}. "
+            f"{share:.3f}{in_brackets(self.majority_interval)}"
+            f"{f', by the private sketch{self.contradiction}' if self.declared is not None else '.'} "
             f"Use search.objectives: [epsilon, {better}]."
         )
 

@@ -17,6 +17,7 @@ from sweeper.rounding import in_brackets, number_of, round_up
 from sweeper.specification.objectives import is_share_of_rows
 
 KNEE = "knee"
+BELOW = "below the baseline"
 PICKED = "what pick takes"
 NOISY = "Scores of private rows are estimates from noisy releases; in brackets: 95 % intervals for new rows like them."
 FINALS_FIRST = (
@@ -48,7 +49,20 @@ def highlights(front: FrontRecord) -> tuple[Highlight, ...]:
     named: dict[tuple[str, int, str], list[str]] = {}
     for title, point in _name_points(front):
         named.setdefault(point.key, []).append(title)
+    utility = next((one for one in front.objectives if one.name != "epsilon"), None)
+    for point in front.front_points:
+        if utility is not None and point.key in named and is_below_baseline(point, utility, front.claim):
+            named[point.key].append(BELOW)
     return tuple(Highlight(point, tuple(named[point.key])) for point in front.front_points if point.key in named)
+
+
+def is_below_baseline(point: Point, objective: Objective, claim: Claim) -> bool:
+    """Whether the validation score of a point lies below what a constant prediction reaches."""
+    ends = claim.baselines.ends(objective.name)
+    if ends is None:
+        return False
+    value, interval = point.values.get(objective.name, ends[0]), point.interval(objective.name)
+    return (value if interval is None else interval[1]) < ends[0]
 
 
 def best(points: Iterable[Point], objective: Objective) -> Point | None:
@@ -222,7 +236,7 @@ def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:
     """Return titles and points; none is called the best beside a larger estimate."""
     found: list[tuple[str, Point | None]] = []
     for one in front.objectives:
-        point = best(front.front_points, one)
+        point = _first(front) if one.name == "epsilon" else best(front.front_points, one)
         if point is not None and not why_first(point, front.front_points, one):
             found.append((f"best {one.name}", point))
     found.append((KNEE, front.knee))
@@ -230,6 +244,14 @@ def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:
         point, utility = pick(front), next(one for one in front.objectives if one.name != "epsilon")
         found.append((picked_title(point, front.front_points, utility), point))
     return [(title, point) for title, point in found if point is not None]
+
+
+def _first(front: FrontRecord) -> Point | None:
+    """Return the point of the smallest epsilon, of several the one that is best in the first other objective."""
+    least = min((point.values["epsilon"] for point in front.front_points), default=0.0)
+    alike = [point for point in front.front_points if point.values["epsilon"] == least]
+    utility = next((one for one in front.objectives if one.name != "epsilon"), None)
+    return next(iter(alike), None) if utility is None else best(alike, utility)
 
 
 def picked_title(point: Point, points: Iterable[Point], utility: Objective) -> str:

@@ -48,7 +48,7 @@ class Action:
 def signature(by: str | None) -> dict[str, str]:
     """Return what a row says of who wrote it and when: whoever runs this process by default, nothing for nobody."""
     name = login_name() if by is None else by
-    return {"by": name, "at": datetime.now(UTC).isoformat(timespec="seconds")} if name else {}
+    return {"by": name, "at": datetime.now(UTC).isoformat(timespec="milliseconds")} if name else {}
 
 
 def login_name() -> str:

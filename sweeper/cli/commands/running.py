@@ -332,6 +332,7 @@ def _drive(
         closing_summary(
             ended.progress,
             ended.sweep.directory,
+            untested=sum(point.test is None for point in front.front_points),
             price=front.price,
             named=highlights(front),
             claim=front.claim,

@@ -27,10 +27,12 @@ from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Interval, Objective, Point, RehearsalSource
 from sweeper.results.highlights import (
+    BELOW,
     NOISY,
     PICKED,
     Highlight,
     best,
+    is_below_baseline,
     notable_points,
     scores_in_words,
     spread,
@@ -361,6 +363,7 @@ def closing_summary(
     progress: SweepProgress,
     folder: Path,
     *,
+    untested: int = 0,
     price: Price | None = None,
     named: Sequence[Highlight] = (),
     claim: Claim | None = None,
@@ -375,9 +378,9 @@ def closing_summary(
     """Return what to say when a sweep has ended: how it went, where to look, and last its best score, price and model.
 
     It fits a screen: of the front it names the ends and the points that have a name; the report has all.
-    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``claim`` what scores are
-    compared with, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
-    sweep that ended early can be resumed.
+    ``untested`` counts the points of the front without scores of test rows, ``price`` is that of the sweep, ``named``
+    has the points that are shown whatever else is, ``claim`` what scores are compared with, ``look`` says how to see
+    its runs, ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     idle = NOTHING_TO_DO in notes
@@ -391,7 +394,7 @@ def closing_summary(
         titles = {one.point.key: f": {one.title}" for one in named}
         shown = spread(progress.front, CLOSING_POINTS, [one.point for one in named])
         lines += [
-            f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}{_below(point, progress.utility, claim)}"
+            f"  {_point(point, progress.objectives)}{titles.get(point.key) or _below(point, progress.utility, claim)}"
             for point in shown
         ]
         lines += [f"  and {size - len(shown)} more: {program()} show {folder}"] if size > len(shown) else []
@@ -409,7 +412,6 @@ def closing_summary(
         lines += [*_best(progress, named, claim), *filter(None, [claim.radii_in_words(progress.objectives)])]
     lines += [] if price is None else [price.in_words]
     if reason and goes_on:
-        untested = sum(point.test is None for point in progress.front)
         lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
         lines.append(f"{lacks}Go on with it: {program()} resume {folder}")
     if progress.best:
@@ -418,12 +420,9 @@ def closing_summary(
 
 
 def _below(point: Point, objective: Objective | None, claim: Claim | None) -> str:
-    """Mark a point whose shown score lies below what a constant prediction reaches."""
-    ends = None if claim is None or objective is None else claim.baselines.ends(objective.name)
-    if objective is None or ends is None:
-        return ""
-    value, interval = point.values.get(objective.name, ends[0]), point.interval(objective.name)
-    return ", below the baseline" if (value if interval is None else interval[1]) < ends[0] else ""
+    """Mark a point without a name whose score lies below what a constant prediction reaches."""
+    below = objective is not None and claim is not None and is_below_baseline(point, objective, claim)
+    return f": {BELOW}" if below else ""
 
 
 def _best(progress: SweepProgress, named: Sequence[Highlight], claim: Claim) -> list[str]:

@@ -42,7 +42,9 @@ def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ..
     for place, count in enumerate(GROUPS):
         shifts = (one.groups[place].shift for one in found)
         rows.append((f"{count} planted {several} move a probability by at most", *map(_percent, shifts)))
-    return ("an attacker who knows all other rows", *(_COLUMNS[name] for name in exposures)), rows
+    doubt = "" if card.winner is None else card.winner.to_price().doubt
+    heads = (f"{_COLUMNS[name]}{doubt if name == 'price' else ''}" for name in exposures)
+    return ("an attacker who knows all other rows", *heads), rows
 
 
 def basis_in_words(card: CardContent) -> str:

@@ -183,6 +183,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
         **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
         **own,
         "sweeper.price": round_up(card.ledger["winner"].epsilon, DIGITS),
+        "sweeper.price_proven": str(not card.ledger["winner"].unproven).lower(),
         "sweeper.delta": exactly(guarantee.delta),
         "sweeper.relation": guarantee.relation.value,
         "sweeper.exploratory": str(card.exploratory).lower(),

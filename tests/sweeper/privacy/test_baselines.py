@@ -87,6 +87,16 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     )
     declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
     assert declared.with_sketch(sketch, 400) == declared
+    rounded = replace(
+        declared, majority=dict.fromkeys(("validation", "test"), 0.7), majority_source=MajoritySource.DECLARED
+    )
+    assert rounded.with_sketch(sketch, 400) == rounded
+    misspelt = replace(rounded, majority=dict.fromkeys(rounded.majority, 0.5)).with_sketch(sketch, 400)
+    assert misspelt.constant("accuracy", "test") == pytest.approx(300 / 398)
+    said = "by the private sketch where the ranges file declares 0.500: is a class misspelt?"
+    assert misspelt.in_words("accuracy", "test").endswith(said)
+    crowded = replace(rounded, majority=dict.fromkeys(rounded.majority, 0.5)).with_sketch(rare, 400)
+    assert f"{said} Use search.objectives" in crowded.advice(["accuracy"])
     assert found.with_sketch(None, 400) == found
     nothing = replace(sketch, sums=((-1.0,), (-2.0,), (-0.5,)))
     assert Baselines(classes=("a", "b", "c")).with_sketch(nothing, 400).majority == {}

@@ -92,6 +92,8 @@ def _remedy(cost: float, *, is_met: bool) -> str:
     if is_met:
         least = f" to {0.99 * cost:.3g}" if 0.0 < cost < math.inf else ""
         return f"even the least noise costs less; lower epsilon{least}, or give the noise_multiplier instead"
+    if not math.isfinite(cost):
+        return "no noise costs so little at this delta; raise delta, or lower the steps or the sampling_rate"
     return f"even the most noise costs {cost:.4g}; raise epsilon or delta, or lower the steps or the sampling_rate"
 
 

@@ -138,7 +138,9 @@ def test_steps_of_what_is_no_event_are_refused(arguments):
 
 def test_a_budget_no_noise_can_meet_is_refused_with_a_remedy():
     # under replace-one only PLD answers, and it cannot resolve this delta
-    with pytest.raises(AccountingError, match=r"at delta=1e-14: even the most noise .* raise epsilon or"):
+    with pytest.raises(
+        AccountingError, match=r"at delta=1e-14: no noise costs so little at this delta; raise delta, or lower"
+    ):
         noise_multiplier_for(1.0, 1e-14, 0.1, 1000, REPLACE)
 
 

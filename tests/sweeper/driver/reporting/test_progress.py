@@ -325,6 +325,7 @@ def test_the_closing_summary_says_where_to_look():
     text = closing_summary(
         state(running=()),
         Path("out/digits-1"),
+        untested=2,
         look="mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
         reason="interrupted",
         failures={"t0003": "ValueError: it broke"},
@@ -454,5 +455,5 @@ def test_a_point_below_the_baseline_is_marked_in_the_list():
     front = (point("t0001", 1.0, 0.6), point("t0002", 3.0, 0.8))
     known = claim(Baselines(classes=("no", "yes"), majority={"validation": 0.7}))
     lines = closing_summary(state(front=front), Path("out"), claim=known).splitlines()
-    assert lines[2].endswith("(t0001, epoch 7), below the baseline")
+    assert lines[2].endswith("(t0001, epoch 7): below the baseline")
     assert lines[3].endswith("(t0002, epoch 7)")

@@ -157,6 +157,7 @@ def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_
     tags = tags_of(replace(picked, card=Card(CardContent.model_validate(content))))
     assert {key: value for key, value in tags.items() if "epsilon" in key or "price" in key} == {
         "sweeper.price": "6.65001",
+        "sweeper.price_proven": "true",
     }
 
 
