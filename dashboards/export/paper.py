@@ -38,6 +38,7 @@ _RANK = 1000  # Plotly's, of a trace without one of its own
 _BESIDE_LEGEND = 6.0  # pixels above and below a legend
 _CLEAR = "rgba(0,0,0,0)"  # or a legend would cover the end of the one before
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
+_OF_PANELS = ("paper", "domain")  # ends of what heights are shares of
 _AT_EDGES, _BESIDE_AXIS, _BAR = 80.0, 60.0, 70.0  # pixels beside panels, left of them, and of a bar of colours
 _BEFORE_AXIS = 16.0  # pixels around names of rows
 
@@ -71,8 +72,11 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     caption = take_caption(figure) if paper.caption else ""
     if figure.layout.margin.t is None:
         figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
+    taken = _above_panels(figure)
     if caption or not paper.title:
-        figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, _above_panels(figure), 12)})
+        figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, taken, 12)})
+    elif taken:
+        figure.update_layout(margin={"t": max(_margin(figure, "t"), _TITLE + taken)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
     lines = max((sum(1 + trace.name.count("<br>") for trace in column) for column in columns), default=0)
@@ -94,8 +98,8 @@ def fit(figure: Figure, paper: Paper) -> Layout:
 
 
 def _above_panels(figure: Figure) -> float:
-    """Return the height of the texts that stand on panels."""
-    stand = [one for one in figure.layout.annotations if one.yanchor == "bottom" and str(one.yref).endswith("domain")]
+    """Return the height of the texts that stand on panels, such as their headings and a note on all of them."""
+    stand = [one for one in figure.layout.annotations if one.yanchor == "bottom" and str(one.yref).endswith(_OF_PANELS)]
     return max((_LINE * (1 + one.text.count("<br>")) + (one.yshift or 0) for one in stand if one.y == 1), default=0.0)
 
 

@@ -1,5 +1,6 @@
 """Figures at the size of a paper: how wide they are, and what changes where they are narrow."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 
 from dashboards.data import SweepData
 from dashboards.export.files import export_front
-from dashboards.export.paper import fit, is_narrow
+from dashboards.export.paper import Layout, fit, is_narrow
 from dashboards.figures import Figure, sweep_figures
 from dashboards.figures._theme import LIGHT, template
 from sweeper.errors import ExportError
@@ -121,6 +122,44 @@ def test_without_a_title_texts_that_stand_on_panels_have_room(sweep):
     figure.update_layout(margin={"t": 70}).add_annotation(text="one<br>two<br>three", showarrow=False, **place)
     fit(figure, paper)
     assert figure.layout.margin.t == 3 * 19 + 3
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("title", [True, False])
+@pytest.mark.parametrize("preset", ["column", "page"])
+@pytest.mark.parametrize("name", [name for name, kind in FIGURES.items() if kind.for_paper])
+def test_no_text_of_a_figure_lies_above_its_top_or_on_its_title(sweep, name, preset, title):
+    paper = of(preset, title=title)
+    figure = draw(sweep, name, paper)
+    layout = fit(figure, paper)
+    below = 10 + 17 * (1 + figure.layout.title.text.count("<br>")) if title else 0
+    tops = {note.text: top_of(note, figure, layout) for note in figure.layout.annotations}
+    assert {text: top for text, top in tops.items() if top < below} == {}
+
+
+@pytest.mark.parametrize("title", [True, False])
+@pytest.mark.parametrize("preset", ["column", "page"])
+@pytest.mark.parametrize("name", ["importances", "temperature"])
+def test_a_note_above_panels_has_room_for_all_its_lines(sweep, name, preset, title):
+    paper = of(preset, title=title)
+    figure = draw(sweep, name, paper)
+    (note,) = figure.select_annotations({"name": "rehearsed"})
+    assert note.text.startswith("Only trials of stage 1")
+    note.text += "<br>a further line" * 2
+    assert top_of(note, figure, fit(figure, paper)) >= (10 + 17 if title else 0)
+
+
+def top_of(note, figure: Figure, layout: Layout) -> float:
+    """Return how many pixels below the top of the figure a text on its panels begins, inf for one among its marks."""
+    axis, _, domain = str(note.yref).partition(" ")
+    if axis != "paper" and domain != "domain":
+        return math.inf
+    low, high = (domain and figure.layout[axis.replace("y", "yaxis")].domain) or (0.0, 1.0)
+    panels = layout.height - figure.layout.margin.t - figure.layout.margin.b
+    height = 1.3 * (note.font.size or 13) * (1 + note.text.count("<br>"))
+    anchor = note.yanchor or ("top" if note.y > 2 / 3 else "middle" if note.y > 1 / 3 else "bottom")
+    above = (note.yshift or 0) + {"top": 0.0, "middle": 0.5, "bottom": 1.0}[anchor] * height
+    return figure.layout.margin.t + panels * (1 - low - note.y * (high - low)) - above
 
 
 def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(sweep):
