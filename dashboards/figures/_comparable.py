@@ -9,6 +9,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
+from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -18,6 +19,8 @@ UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth sho
 EXPLORERS_OF = "explorers of "  # the stages before it there
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
+_TITLE_AND_NOTE = 64  # pixels above panels for a title and a note of one line
+_LEGEND = 24  # pixels of a legend above panels, on a page
 _NARROW_TEXT, _NARROW_LETTERS = 10.5, 66  # pixels of the letters of notes in a column, and letters of a line
 _BELOW_TEXT, _BELOW_LETTERS, _BELOW_LINE = 11.5, 125, 15  # likewise, below panels on a page; pixels of a line
 STAR = "trained afterwards; shown is its rehearsal"  # what a star is, in a legend
@@ -50,7 +53,7 @@ def stage_epsilon(data: SweepData, stage: int) -> str:
     return f"{OWN} ≤ {show_epsilon(max(own))}" if own else f"no {OWN}"
 
 
-def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False, beside: int = 0) -> None:
+def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 6, narrow: bool = False, beside: int = 0) -> None:
     """Write above a figure what it compares, so many pixels above its axes; nothing where these are trials.
 
     In a column its lines leave room for names of ``beside`` letters beside the axes.
@@ -62,6 +65,19 @@ def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: 
         figure.add_annotation(
             name="rehearsed", text=lines, showarrow=False, yshift=up, font=font, align="left", **place
         )
+
+
+def room_above(note: str, *, legend: float, narrow: bool) -> dict[str, float]:
+    """Return the margin of a figure with a title and a note above its panels, and so many pixels of a legend between.
+
+    It is as any other without a note.
+    """
+    return {"t": _TITLE_AND_NOTE + legend + more_height(note, narrow=narrow)} if note else {}
+
+
+def legend_above(info: FigureInfo) -> float:
+    """Return the pixels that a row of a legend takes between panels and a note; pictures have it below."""
+    return 0.0 if info.still or info.narrow else _LEGEND
 
 
 def more_height(note: str, *, narrow: bool = False) -> int:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
-from dashboards.figures._comparable import mark, more_height, name_stars, write_below
+from dashboards.figures._comparable import legend_above, mark, name_stars, room_above, write_below
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
@@ -20,7 +20,6 @@ from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
-_LEGEND = 22  # pixels of one above panels, on a page
 _BELOW = 52  # pixels between panels and the note below their axes
 _LINE = 16  # pixels of a further line of names at these
 PAD = 0.06  # share of an axis beyond its ends
@@ -64,10 +63,15 @@ def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
     return sorted(chosen, key=lambda i: bool(info.trained and info.trained[i]))
 
 
-def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
-    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
-    above = 0 if info.still or info.narrow else _LEGEND
-    margin = {"t": 62 + above + more_height(info.note, narrow=info.narrow)} if info.note else {}
+def panels(
+    info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, has_key: bool = False, **layout: Any
+) -> go.Figure:
+    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none.
+
+    With ``has_key`` it has a legend even where no mark is a star, and its note stands above that.
+    """
+    legend = legend_above(info) if has_key or any(info.trained) else 0.0
+    margin = room_above(info.note, legend=legend, narrow=info.narrow)
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
     if count:
         across = min(columns, count)
@@ -77,7 +81,7 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
             "vertical_spacing": (0.4 if info.narrow else 0.3) / down,
         }
         figure.set_subplots(down, across, **gaps, **layout)
-        mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)
+        mark(figure, info.note, theme, up=6 + legend, narrow=info.narrow)
         write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")

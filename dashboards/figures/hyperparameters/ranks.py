@@ -113,7 +113,7 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
     columns = 1 if info.narrow else 3
     shown = info.shown[:2] if info.narrow else info.shown
     info = replace(info, title=info.title + pairs_in_words(find_axes(info), len(shown)))
-    figure = panels(info, theme, len(shown), columns=columns)
+    figure = panels(info, theme, len(shown), columns=columns, has_key=any(info.near))
     for first, (place, (x, y)) in enumerate(zip(places(len(shown), columns), shown, strict=True)):
         chosen = sorted(both(x, y), key=lambda i: info.shares[i])  # the best one is drawn last
         marker = {

@@ -34,7 +34,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
+from dashboards.figures._comparable import UNEXPLAINED, legend_above, mark, noise_note, room_above
 from dashboards.figures._scores import interval_of
 from dashboards.figures._staircases import rows_axis
 from dashboards.figures._theme import LIGHT, Theme
@@ -171,18 +171,19 @@ def rows(info: TemperatureInfo) -> Table:
 
 def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the temperature figure: marks for each name, and membership in a panel of its own below."""
-    panel = _MEMBERSHIP_HEIGHT * bool(info.attacks)
+    panel, legend = _MEMBERSHIP_HEIGHT * bool(info.attacks), legend_above(info)
     figure = new_figure(
         info,
         theme,
         empty=not info.rows,
         height=_HEIGHT + panel,
+        margin=room_above(info.note, legend=legend, narrow=info.narrow),
         xaxis=_axis(info),
         yaxis=rows_axis(info, *info.names) | {"range": _span(info)},
     )
     if not info.rows:
         return figure
-    mark(figure, info.note, theme, narrow=info.narrow)
+    mark(figure, info.note, theme, up=6 + legend, narrow=info.narrow)
     colored = looks(info.names, theme)
     for i, look in enumerate(colored):
         figure.add_traces(_best(info, i, *look))

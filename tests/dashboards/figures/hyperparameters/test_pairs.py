@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dashboards.figures import LIGHT, refuse
+from dashboards.figures import LIGHT, refuse, sweep_figures
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 from sweeper.errors import EmptyFigureError
@@ -126,6 +126,17 @@ def test_trials_of_other_noise_are_not_compared_and_the_figure_says_so(sweep, ki
     assert kind.info(replace(sweep, result=replace(sweep.result, stages=()))).note == ""
     if kind is not importances:
         assert kind.info(sweep).trials == sweep.comparable
+
+
+@pytest.mark.parametrize("name", ["ranks", "temperature"])
+def test_on_a_page_a_note_stands_above_the_legend_and_below_the_top(sweep, monkeypatch, name):
+    monkeypatch.setattr(ranks, "half_width_of", lambda _: 0.02)
+    figure = sweep_figures()[name].draw(sweep)
+    (note,) = figure.select_annotations({"name": "rehearsed"})
+    margin = figure.layout.template.layout.margin.update(figure.layout.margin)
+    assert any(trace.name and trace.showlegend is not False for trace in figure.data)
+    legend = (figure.layout.template.layout.legend.y - 1.0) * (figure.layout.height - margin.t - margin.b) + 19.0
+    assert legend <= note.yshift <= margin.t - 40.0 - 1.3 * note.font.size, "pages take the room of a title away"
 
 
 @pytest.mark.parametrize("places", [[(0, 0), (4, 0), (0, 4), (1, 1)], [(0, 0), (1, 1), (3, 3), (4, 4)]])
