@@ -4,9 +4,7 @@ It gets plotly.js from this machine and MathJax from nowhere.
 """
 
 import logging
-import zlib
 from pathlib import Path
-from struct import pack
 
 import kaleido
 from choreographer.browsers.chromium import Chromium
@@ -14,6 +12,7 @@ from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
 
 from dashboards.export.paper import Layout
 from dashboards.figures import Figure, as_json
+from dashboards.figures._png import with_resolution
 from sweeper.errors import ExportError
 
 _REMEDY = (
@@ -24,8 +23,6 @@ _TIMEOUT_SECONDS = 60
 # "{bye}", which choreographer's wrapper of the browser writes when that has ended, may arrive with the browser's last
 # answer: it is no JSON, which the reader logs with a traceback. An answer that is lost is a timeout, which is reported.
 logging.getLogger("choreographer.channels.pipe").setLevel(logging.CRITICAL)
-_INCHES_OF_METRE = 1 / 0.0254
-_HEADER_END = 33  # bytes: the signature of a PNG, and its header
 
 
 def find_browser() -> Path | None:
@@ -45,7 +42,7 @@ def render(figure: Figure, image: str, layout: Layout) -> bytes:
     browser = {"mathjax": False, "timeout": _TIMEOUT_SECONDS}
     try:
         drawn = bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))
-        return _with_size(drawn, 96.0 * layout.dots) if image == "png" else drawn
+        return with_resolution(drawn, layout.dots) if image == "png" else drawn
     except ChromeNotFoundError:
         raise ExportError(f"Expected a Chromium or Chrome for {image}, found none: {_REMEDY}") from None
     except (RuntimeError, OSError, KaleidoError, JavascriptError) as error:
@@ -53,10 +50,3 @@ def render(figure: Figure, image: str, layout: Layout) -> bytes:
         raise ExportError(
             f"Expected {find_browser()} to draw the {image}, but it failed ({reason}): {_REMEDY}"
         ) from error
-
-
-def _with_size(png: bytes, dots_per_inch: float) -> bytes:
-    """Write into a PNG how many dots an inch has, so that it is printed as wide as its paper wants it."""
-    dots = round(dots_per_inch * _INCHES_OF_METRE)
-    chunk = b"pHYs" + pack(">IIB", dots, dots, 1)
-    return png[:_HEADER_END] + pack(">I", len(chunk) - 4) + chunk + pack(">I", zlib.crc32(chunk)) + png[_HEADER_END:]

@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.figures._comparable import even_lines
+from dashboards.figures._png import with_resolution
 
 _WIDTH = 700  # pixels of the output of a cell, at least; a figure is as wide unless it has a width of its own
 _SIDES = 150  # pixels beside the axes: labels on the left, and a colour bar on the right
@@ -48,23 +49,32 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]  # Plotly has no types
 
     def to_image(self, format: str | None = None, **options: Any) -> bytes:
         """Return a picture, as Plotly does, with room for the legend at the width that it has."""
-        shown, options = self._picture(format or "png", options)
-        return bytes(shown.to_image(format, **options))
+        shown, options, dots = self._picture(format or "png", options)
+        drawn = bytes(shown.to_image(format, **options))
+        return with_resolution(drawn, dots) if dots else drawn
 
     def write_image(self, file: Any, format: str | None = None, **options: Any) -> None:
         """Write such a picture to a file."""
         suffix = Path(file).suffix[1:].lower() if isinstance(file, str | Path) else ""
-        shown, options = self._picture(format or suffix or "png", options)
-        shown.write_image(file, format, **options)
+        shown, drawn_with, dots = self._picture(format or suffix or "png", options)
+        if not dots:
+            shown.write_image(file, format, **drawn_with)
+        elif isinstance(file, str | Path):
+            Path(file).write_bytes(self.to_image("png", **options))
+        else:
+            file.write(self.to_image("png", **options))
 
-    def _picture(self, kind: str, options: dict[str, Any]) -> tuple[go.Figure, dict[str, Any]]:
-        """Return what Plotly is to draw, and its options with the scale of the paper, if there is one."""
+    def _picture(self, kind: str, options: dict[str, Any]) -> tuple[go.Figure, dict[str, Any], float]:
+        """Return what Plotly is to draw, and its options with the scale of the paper, if there is one.
+
+        The last is how many dots a pixel of that has in a PNG; 0 where there is no paper, and for other pictures.
+        """
         if self._drawn is not None and not options.keys() & {"width", "height"} and self.to_json() == self._drawn[0]:
             return self._drawn[1]()._picture(kind, options)
         if self._scale is None:
-            return self._with_room(options.get("width")), options
-        scale = self._scale * (self._dots if kind in _PIXELS else 1.0)
-        return go.Figure(self), {"scale": scale, **options}
+            return self._with_room(options.get("width")), options, 0.0
+        scale = options.get("scale") or self._scale * (self._dots if kind in _PIXELS else 1.0)
+        return go.Figure(self), {**options, "scale": scale}, scale / self._scale if kind == "png" else 0.0
 
     def _repr_mimebundle_(self, *_: object, **__: object) -> dict[str, Any]:
         """Return the figure as the renderer of the session has it, as HTML that holds plotly.js, and its title."""

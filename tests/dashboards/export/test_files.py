@@ -162,3 +162,12 @@ def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start)
             picture.load()  # whole, with the check sums of its parts
     if suffix == "svg":
         assert b"own epsilon (fixed in advance, log), delta = 1e-4" in content
+
+
+@pytest.mark.chromium
+def test_the_file_that_a_figure_writes_is_that_of_the_command(make_front, load):
+    folder = Path(load(make_front()).directory)
+    paper = Paper.of("column", None, None, title=False)
+    written = commands.export(folder, folder / "command.png", "price", paper=paper)
+    commands.draw(folder, "price", paper).write_image(folder / "python.png")
+    assert (folder / "python.png").read_bytes() == written.read_bytes()

@@ -1,7 +1,11 @@
 """A figure in Python: pictures of it have room for their legend, or the size of a paper."""
 
+import io
+from pathlib import Path
+
 import plotly.graph_objects as go
 import pytest
+from PIL import Image
 
 from dashboards.figures import NotebookFigure
 
@@ -16,10 +20,18 @@ def figure():
 
 
 @pytest.fixture
-def pictures(monkeypatch):
+def png():
+    """A picture as Plotly draws it."""
+    Image.new("1", (1, 1)).save(file := io.BytesIO(), "png")
+    return file.getvalue()
+
+
+@pytest.fixture
+def pictures(monkeypatch, tmp_path, png):
     """What Plotly is asked to draw: the figure, and its options."""
     asked = []
-    monkeypatch.setattr(go.Figure, "to_image", lambda shown, *_, **options: asked.append((shown, options)) or b"")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(go.Figure, "to_image", lambda shown, *_, **options: asked.append((shown, options)) or png)
     monkeypatch.setattr(go.Figure, "write_image", lambda shown, *_, **options: asked.append((shown, options)))
     return asked
 
@@ -50,6 +62,24 @@ def test_a_picture_for_a_paper_is_scaled_to_it(figure, pictures):
     laid.write_image("one.png", scale=2)
     assert [options["scale"] for _, options in pictures] == [0.82 * 6.25, 0.82, 0.82, 2]
     assert all(shown.layout.width == 391.0 and shown.layout.margin.t is None for shown, _ in pictures)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_png_for_a_paper_says_how_many_dots_an_inch_of_it_has(figure, png):
+    assert resolution(figure.to_image()) is None, "it has no size on paper"
+    laid = figure.lay_out(391.0, 300.0, 0.82, 6.25)
+    laid.write_image("one.png")
+    laid.write_image(Path("small"), "png", scale=1.64)
+    laid.write_image(file := io.BytesIO(), "png")
+    found = [laid.to_image(), Path("one.png").read_bytes(), file.getvalue(), Path("small").read_bytes()]
+    assert [resolution(one) for one in found] == [pytest.approx((dots, dots), abs=0.1) for dots in (600, 600, 600, 192)]
+    assert laid.to_image("svg") == png, "other formats are as Plotly draws them"
+
+
+def resolution(png):
+    with Image.open(io.BytesIO(png)) as picture:
+        picture.load()
+        return picture.info.get("dpi")
 
 
 def test_pictures_of_a_figure_as_it_was_drawn_are_those_of_the_command_and_others_what_is_seen(figure, pictures):
