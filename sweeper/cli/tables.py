@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.driver.keeping import stands
+from sweeper.driver.reporting.progress import go_on_with
 from sweeper.errors import RecordError
 from sweeper.privacy.pricing import price, value_name
 from sweeper.program import program
@@ -65,6 +66,9 @@ class _Cell:
         return Measurement(max(map(len, self._lines(0)), default=0), len(self.text))
 
 
+_CAN_RESUME = (SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED, SweepStatus.LOST)
+
+
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
     """Return one row per sweep: how it stands, its best value, its price; one that cannot be read says so."""
     table = Table(box=None)
@@ -92,10 +96,15 @@ def _rehearsals_of_halted(folder: SweepFolder) -> tuple[int, int] | None:
 
 
 def _halted(sweep: Sweep) -> list[Text]:
-    """Say of a sweep that ended while it rehearsed how far it came, what is spent and what can be done."""
+    """Say of a sweep that ended while it rehearsed how far it came, what is spent and what can be done.
+
+    Of one that ended later it says how many points of its front are not scored on test rows, and what scores them.
+    """
     found = _rehearsals_of_halted(sweep.folder)
     if found is None:
-        return []
+        untested = sum(point.test is None for point in sweep.front().front_points)
+        can_resume = stands(sweep.folder) in _CAN_RESUME and not sweep.manifest().selects_privately
+        return [Text(go_on_with(sweep.directory, untested))] if untested and can_resume else []
     from sweeper.privacy.ledger import Ledger
 
     event, prices = Ledger(sweep.folder.ledger).sketch, sweep.front().ledger.values()

@@ -162,7 +162,7 @@ class Baselines:
         """Say, behind a space, that the ranges file declares another share than the sketch has; empty where not."""
         if self.declared is None:
             return ""
-        return f" where the ranges file declares {self.declared:.3f}: is a class misspelt?"
+        return f" (the ranges file declares {self.declared:.3f}: perhaps a class is misspelt)"
 
     def advice(self, objectives: Iterable[str]) -> str:
         """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.
@@ -181,7 +181,7 @@ class Baselines:
         return (
             f"Accuracy says little here: the majority-class baseline reaches "
             f"{share:.3f}{in_brackets(self.majority_interval)}"
-            f"{f', by the private sketch{self.contradiction}' if self.declared is not None else '.'} "
+            f"{f', by the private sketch{self.contradiction}' if self.declared is not None else ''}. "
             f"Use search.objectives: [epsilon, {better}]."
         )
 

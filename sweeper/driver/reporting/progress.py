@@ -412,11 +412,16 @@ def closing_summary(
         lines += [*_best(progress, named, claim), *filter(None, [claim.radii_in_words(progress.objectives)])]
     lines += [] if price is None else [price.in_words]
     if reason and goes_on:
-        lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
-        lines.append(f"{lacks}Go on with it: {program()} resume {folder}")
+        lines.append(go_on_with(folder, untested))
     if progress.best:
         lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
+
+
+def go_on_with(folder: Path, untested: int) -> str:
+    """Return how a sweep goes on that ended early, and how many points of its front have no scores of test rows."""
+    lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
+    return f"{lacks}Go on with it: {program()} resume {folder}"
 
 
 def _below(point: Point, objective: Objective | None, claim: Claim | None) -> str:

@@ -143,6 +143,8 @@ def test_a_sweep_shows_state_front_failures_and_cost(make):
     folder = make(reason="the 2 hours are used up", status="stopped")
     shown = text(sweep_view(Sweep(folder.path)))
     assert shown.startswith("digits: stopped: the 2 hours are used up\n")
+    lacks = " ".join(shown.split())
+    assert f"Not scored on test rows yet: 1 point of the front. Go on with it: {program()} resume" in lacks
     assert "trials: 1 completed, 1 failed" in shown
     assert "front: 2 of 4 points, hypervolume 0." in shown
     assert "t0002: failed: ValueError: it broke" in shown

@@ -93,10 +93,10 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     assert rounded.with_sketch(sketch, 400) == rounded
     misspelt = replace(rounded, majority=dict.fromkeys(rounded.majority, 0.5)).with_sketch(sketch, 400)
     assert misspelt.constant("accuracy", "test") == pytest.approx(300 / 398)
-    said = "by the private sketch where the ranges file declares 0.500: is a class misspelt?"
+    said = "by the private sketch (the ranges file declares 0.500: perhaps a class is misspelt)"
     assert misspelt.in_words("accuracy", "test").endswith(said)
     crowded = replace(rounded, majority=dict.fromkeys(rounded.majority, 0.5)).with_sketch(rare, 400)
-    assert f"{said} Use search.objectives" in crowded.advice(["accuracy"])
+    assert f"{said}. Use search.objectives" in crowded.advice(["accuracy"])
     assert found.with_sketch(None, 400) == found
     nothing = replace(sketch, sums=((-1.0,), (-2.0,), (-0.5,)))
     assert Baselines(classes=("a", "b", "c")).with_sketch(nothing, 400).majority == {}
