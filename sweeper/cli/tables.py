@@ -33,6 +33,7 @@ SHOWN_POINTS = 20
 SHOWN_REASONS = 20
 _MOST_NAMED = 4  # trials in one line
 PIPE_WIDTH = 1000
+_CAN_RESUME = (SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED, SweepStatus.LOST)
 
 
 JUDGED = (
@@ -64,9 +65,6 @@ class _Cell:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(max(map(len, self._lines(0)), default=0), len(self.text))
-
-
-_CAN_RESUME = (SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED, SweepStatus.LOST)
 
 
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:

@@ -159,12 +159,11 @@ class Recorder:
         if refused is not None:
             return refused
         self._begun.discard(trial)
-        self.records.plan(trial, row.plan, row.placed)
+        back = self.records.plan(trial, row.plan, row.placed)
         if self._scheduler is not None:
             self._scheduler.begin(trial, row.plan.epsilon_curve, number=trial_number(trial))
-            for point in self.records.points.values():
-                if recorded.plan is None and point.trial == trial and not point.made_from:
-                    self._scheduler.judge(point)  # it could not be told while the plan was lost with the machine
+            for point in back:
+                self._scheduler.judge(point)
         return None
 
     def on_draw(self, trial: str) -> str | None:

@@ -97,8 +97,12 @@ class TrialRecords:
         self._tracker.start_trial(trial, {}, {})
         self.save(replace(self.trials[trial], status=TrialStatus.RUNNING, reason=""))
 
-    def plan(self, trial: str, plan: TrialPlan, placed: Mapping[str, str]) -> None:
-        """Record the plan of a trial, and the node and device that train it."""
+    def plan(self, trial: str, plan: TrialPlan, placed: Mapping[str, str]) -> list[Point]:
+        """Record the plan of a trial, and the node and device that train it.
+
+        Returns:
+            Its points of earlier epochs that could not be shown while the plan was lost with the machine.
+        """
         self._track_plan(trial, plan)
         epsilon = plan.epsilon_curve[-1] if plan.epsilon_curve else None
         where = {f"sweeper.{key}": text for key, text in placed.items()}
@@ -110,6 +114,7 @@ class TrialRecords:
             self.points |= back
             self._unplanned = {key: point for key, point in self._unplanned.items() if key not in back}
             self._judge_again()
+        return [point for point in back.values() if not point.made_from]
 
     def _is_known(self, point: Point) -> bool:
         """Whether the records have the plan of a point's trial, without which nobody knows how noisy its scores are.
