@@ -147,3 +147,14 @@ def test_records_that_have_grown_since_the_last_note_are_those_of_a_killed_drive
         ledger.write("{}\n")
     (tmp_path / "points.jsonl").write_text("{}\n")
     assert look(tmp_path) == (False, False)
+
+
+def test_a_driver_that_is_held_up_between_two_writes_writes_again(tmp_path, monkeypatch):
+    """Its file would be taken for a copy."""
+    write, waits = os.pwrite, iter([0.0, 0.1, 0.1, 0.0, 0.0, 0.0])
+    with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path) as lock:
+        monkeypatch.setattr(os, "pwrite", lambda *given: (time.sleep(next(waits)), write(*given))[1])
+        lock.note()
+        raise KeyboardInterrupt
+    monkeypatch.undo()
+    assert look(tmp_path) == (False, False)
