@@ -14,6 +14,7 @@ from rich.text import Text
 from sweeper.driver.keeping import stands
 from sweeper.driver.reporting.progress import go_on_with
 from sweeper.errors import RecordError
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import price, value_name
 from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
@@ -140,6 +141,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts: list[RenderableType] = [Text(status), *_halted(sweep)]
     if front.claim.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
+    parts += [Text(COPIED, style="bold red")] if COPIED in front.claim.conditions else []
     trials = sweep.folder.trials()
     statuses = {id_: one.status for id_, one in front.trials.items()} | {
         i: one.status.value for i, one in trials.items()

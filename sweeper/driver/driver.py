@@ -151,7 +151,7 @@ class SweepRun:
             if not self._resumed and self._selected is None and self._options.into is None:
                 withdraw(self._folder, error)
             raise
-        if self._folder.is_copy and self._account is None:
+        if self._folder.is_copy:
             self._plan = replace(self._plan, claim=self._plan.claim.of_copy())
             self._troubles.append(COPIED)
         self._was_complete = self._resumed and self._folder.read_manifest().status is SweepStatus.COMPLETED

@@ -104,8 +104,8 @@ SKETCHED = (
     "ledger and in the price of the sweep. Nothing promises that synthetic rows show what the training rows would."
 )
 COPIED = (
-    "The folder of the sweep is a copy, or was put back from one: what the sweep drew since the copy was made is in no "
-    "ledger, and comes on top of every price."
+    "The folder of the sweep may be a copy, or may have been put back from one: what the sweep drew since the copy was "
+    "made is in no ledger, and comes on top of every price."
 )
 EXPLORATORY = "Exploratory: no guarantee"
 _PLACES = re.compile(  # of earlier sweeps, in `WARM_START` and `UNPAID` of earlier versions

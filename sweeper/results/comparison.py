@@ -23,6 +23,7 @@ from sweeper.errors import SweeperError
 from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume, hypervolume_interval
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import Price
 from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
@@ -238,7 +239,8 @@ class Comparison:
     def remarks(self) -> list[str]:
         """What stands against the comparison, in sentences."""
         conflicts = [f"not comparable: {conflict}" for conflict in self.conflicts]
-        return conflicts + ["exploratory: no guarantee"] * self.exploratory
+        copies = [f"{run.label}: {COPIED}" for run in self.runs if COPIED in run.front.claim.conditions]
+        return conflicts + ["exploratory: no guarantee"] * self.exploratory + copies
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the heads and the rows of a table of the sweeps."""

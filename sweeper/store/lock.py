@@ -74,10 +74,11 @@ class DriverLock:
 
 
 @contextlib.contextmanager
-def driver_lock(folder: Path, *, moved_out: bool = False) -> Iterator[DriverLock]:
+def driver_lock(folder: Path, *, moved_out: bool = False, looks: bool = False) -> Iterator[DriverLock]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
-    ``moved_out`` says that the folder may have come out of a hidden one, without the file of a driver.
+    ``moved_out`` says that the folder may have come out of a hidden one, without the file of a driver, ``looks`` that
+    nothing is taken up in the block, so that the next driver has to.
 
     Raises:
         RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
@@ -110,7 +111,7 @@ def driver_lock(folder: Path, *, moved_out: bool = False) -> Iterator[DriverLock
             ) from error
         yield lock
         with contextlib.suppress(OSError):
-            lock.write(ended=True)
+            lock.write(ended=not looks)
     finally:
         os.close(handle)
 

@@ -91,7 +91,7 @@ class SpendingRecord:
         """Close the training of a trial that was open when the driver died.
 
         ``last_epoch`` is the last one that has a point. Where the last rows may be lost, the training is charged in
-        full. The ledger of a copy that was made before it drew anything does not say that it did; an account knows.
+        full. The ledger of a copy that was made before it drew anything does not say that it did.
 
         Raises:
             RecordError: the ledger has lost what the trial spent.
@@ -99,8 +99,8 @@ class SpendingRecord:
         if trial.plan is not None:
             self._ledger.check_charged(trial.id)
         if self._ledger.is_open(trial.id):
-            if self._folder.is_copy and self._account is None:
-                self._ledger.draw(trial.id)
+            if self._folder.is_copy and not self._ledger.is_drawn(trial.id):
+                self.draw(trial)
             epochs = _most_epochs(trial, last_epoch, in_full=self._folder.lacks_rows)
             self._close_at(trial, epochs, granted=True)
 

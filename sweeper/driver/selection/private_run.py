@@ -182,7 +182,7 @@ def waits(hidden: SweepFolder) -> bool:
         RecordError: it is being driven, or is a copy: what it is a copy of may still run, or have released its winner
             at the price of nobody seeing the others.
     """
-    with driver_lock(hidden.path):
+    with driver_lock(hidden.path, looks=True):
         _check_place(hidden)
         return not any((hidden.path / mark).exists() for mark in (DECIDED, SURRENDERED))
 
@@ -196,7 +196,8 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
     Raises:
         RecordError: as `waits`, or it cannot be read or written.
     """
-    with driver_lock(hidden.path):
+    with driver_lock(hidden.path, looks=True) as lock:
+        hidden.is_copy = lock.copied
         _check_place(hidden)
         if (hidden.path / DECIDED).exists():
             if (hidden.path / WINNER).exists():
@@ -358,6 +359,9 @@ def _surrender(
         raise RecordError(
             f"Expected the claim of a private selection in {hidden.path}/sweep.json, got none; restore it"
         )
+    if hidden.is_copy:
+        claim = claim.of_copy()
+        manifest = replace(manifest, claim=claim.to_json())
     plan = plan_of_records(manifest.read_spec(), claim, ledger.spending)
     hidden.lacks_rows = True
     recorder = Recorder(plan, hidden, Untracked(), IndependentProposals(plan.shared.space))

@@ -84,7 +84,8 @@ def run_selection(
     if left is not None and (left.path / MANIFEST_NAME).exists():  # killed before it was shown to have begun
         return resume_selection(left, left.read_manifest(secret=True), options, None, give_up=False)
     hidden = left or hide(options.out, options.into)
-    with driver_lock(hidden.path):
+    with driver_lock(hidden.path) as lock:
+        hidden.drive(lock)
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING, id_=draw_id()))
         try:
             note_rows(hidden.path, data)
@@ -156,12 +157,23 @@ def resume_selection(
         options.tell(plan.announcement)
     with Interruption() as interruption:
         if goes_on:
-            with driver_lock(left.path):
+            with driver_lock(left.path) as lock:
+                left.drive(lock)
+                _check_original(left)
                 check_unchanged(left, recorded)
                 note_rows(left.path, loaded.data)  # of one whose driver was killed before it had
                 account = _reserve(plan, options, loaded.data, left)
                 left = _train_in_secret(plan, options, loaded.data, left, interruption, account)
         return _conclude(plan, options, loaded.data, left, interruption, () if hidden is None else _left_behind(hidden))
+
+
+def _check_original(hidden: SweepFolder) -> None:
+    """Refuse to go on with a selection whose candidates may have been drawn since its folder was copied."""
+    if hidden.is_copy:
+        raise RecordError(
+            f"Expected a private selection as its driver left it, but {hidden.path} may have been put back from a "
+            "copy, and candidates would be drawn twice; see what was trained with resume --give-up"
+        )
 
 
 def _train_in_secret(

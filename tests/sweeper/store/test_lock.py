@@ -121,6 +121,16 @@ def test_a_folder_that_was_put_back_is_known_until_a_driver_has_come_to_its_end(
     assert look(folder) == (False, False)
 
 
+def test_who_only_looks_leaves_it_to_the_next_driver_that_a_folder_was_put_back(tmp_path):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    begin(folder)
+    replace_whole(folder)
+    with driver_lock(folder, looks=True) as lock:
+        assert lock.copied
+    assert look(folder) == (True, True)
+
+
 def test_a_folder_that_came_out_of_a_hidden_one_has_had_no_driver(tmp_path):
     (tmp_path / "ledger.jsonl").write_text("{}\n")
     with driver_lock(tmp_path, moved_out=True) as lock:

@@ -532,6 +532,24 @@ def test_a_copy_of_a_running_sweep_and_the_sweep_do_not_both_train_for_one_charg
     assert Account(address).balance().sweeps[read_receipt(copy.path).sweep].charged.keys() == {"t0001/1", "t0001/2"}
 
 
+def test_a_training_that_had_not_drawn_when_folder_and_account_were_copied_is_charged_to_both(
+    tmp_path, data, long_trial
+):
+    """Put back together, they agree: neither knows that it drew afterwards."""
+    address = opened(tmp_path)
+    folder, plan, charges = reserved(tmp_path, data, address, **ALONE)
+    event = whole_event(long_trial.plan)
+    SpendingRecord(folder, plan, charges)._ledger.open("t0001", event, marked=True)
+    folder.lacks_rows = folder.is_copy = True
+    taken = SpendingRecord(folder, plan, reserve_account(plan, data, folder))
+    taken.take_up(long_trial, 0)
+    assert [entry.charged.steps for entry in taken._ledger.entries()] == [event.steps]
+    taken.settle()
+    paid = [draw.events[Side.TRAINING].steps for draw in draws_of(taken._ledger) if draw.events]
+    assert paid == [event.steps]
+    assert "t0001/1" in Account(address).balance().sweeps[read_receipt(folder.path).sweep].charged
+
+
 def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
     made, account, plan = spending(trials=3, rehearse="sketch")
     made.enter_sketch(plan.spending.sketch)

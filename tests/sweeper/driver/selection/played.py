@@ -13,6 +13,7 @@ from sweeper.cli.main import main
 from sweeper.driver.selection.candidates import Candidate
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialPlan, TrialStatus
+from sweeper.store.lock import driver_lock
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
 from sweeper.tracking.outbox import Undelivered
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
@@ -200,6 +201,8 @@ def as_killed(hidden, copy):
     shutil.copytree(hidden, copy)
     folder = SweepFolder(copy)
     folder.write_manifest(replace(folder.read_manifest(secret=True), selecting=str(copy)))
+    with driver_lock(copy) as lock:
+        lock.copied = lock.rebooted = False
 
 
 def killed(tmp_path):

@@ -487,7 +487,7 @@ def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed
     cut["selection"]["event"]["noise_multiplier"] *= 2
     hidden.ledger.write_text("".join(rows if changed == "lost" else [json.dumps(cut) + "\n", *rows]))
     asked = len(whole.candidates.asked)
-    said = "Expected the budget of the sweep" if changed == "lost" else "Expected the private selection in the budget"
+    said = "put back from a copy" if changed == "lost" else "Expected the private selection in the budget"
     with pytest.raises(RecordError, match=said):
         resume_sweep(hidden.path)
     assert len(whole.candidates.asked) == asked

@@ -1,6 +1,7 @@
 """A private selection in a folder made beforehand, as the service makes them, or in a hidden one."""
 
 import contextlib
+import shutil
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -9,11 +10,13 @@ import pytest
 
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver.options import Options
+from sweeper.driver.resume import recorded_claim
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
 from sweeper.errors import RecordError
 from sweeper.papers.stated_spec import unlike_its_spec
 from sweeper.papers.verification import read_card, verify_papers
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.front import read_front
@@ -190,6 +193,25 @@ def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
     assert [path.name for path in copy.path.parent.iterdir()] == [ended.sweep.directory.name]
     with pytest.raises(RecordError, match="--give-up"):
         resume_sweep(_ordinary(tmp_path), give_up=True)
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_selection_that_was_put_back_from_a_copy_does_not_go_on_and_is_given_up_as_one(whole, tmp_path):
+    """Candidates that were drawn since would be drawn twice, at the price of once."""
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    whole.does, whole.asked = {}, []
+    shutil.copytree(copy.path, tmp_path / "kept")
+    shutil.rmtree(copy.path)
+    (tmp_path / "kept").rename(copy.path)
+    for _ in range(2):
+        with pytest.raises(RecordError, match=r"may have been put back from a copy.*resume --give-up$"):
+            resume_sweep(copy.path)
+    assert whole.asked == []
+    given = private_run.recover(copy)
+    assert COPIED in read_front(given.front).claim.conditions
+    assert COPIED in recorded_claim(given).conditions
 
 
 def _ordinary(tmp_path):
