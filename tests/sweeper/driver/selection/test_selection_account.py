@@ -210,7 +210,8 @@ def test_a_backup_of_the_hidden_folder_selects_no_second_winner_for_one_charge(a
     (copy,) = backed_up.iterdir()
     shutil.copytree(copy, tmp_path / "out" / copy.name)
     before = Account(address).head
-    with pytest.raises(RecordError, match=r"Expected the ledger of sweep 'small' to go on from its last charge"):
+    refused = r"Expected the ledger of sweep 'small' to go on from its last charge|put back from a copy"
+    with pytest.raises(RecordError, match=refused):  # a copy of this moment may have the inode and the time
         resume_sweep(tmp_path / "out" / copy.name)
     assert Account(address).head == before
     assert verify_account(address, [folder]).findings == ()
