@@ -164,12 +164,18 @@ def test_killed_while_its_hidden_folder_is_removed_the_winner_is_found(made, has
     assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
 
 
-@pytest.mark.usefixtures("bare")
-def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
+def copied_at_a_kill(whole, tmp_path):
+    """Return a hidden folder as a kill in its third candidate leaves it."""
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
     run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
     whole.does, whole.asked = {}, []
+    return copy
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
+    copy = copied_at_a_kill(whole, tmp_path)
     given = tmp_path / "given" / f"{HIDDEN}copy"
     as_killed(copy.path, given)
     with pytest.raises(RecordError, match="drawn once"):
@@ -198,10 +204,7 @@ def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
 @pytest.mark.usefixtures("bare")
 def test_a_selection_that_was_put_back_from_a_copy_does_not_go_on_and_is_given_up_as_one(whole, tmp_path):
     """Candidates that were drawn since would be drawn twice, at the price of once."""
-    kill, copy = killed(tmp_path)
-    whole.does = {"t0003": kill}
-    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
-    whole.does, whole.asked = {}, []
+    copy = copied_at_a_kill(whole, tmp_path)
     shutil.copytree(copy.path, tmp_path / "kept")
     shutil.rmtree(copy.path)
     (tmp_path / "kept").rename(copy.path)
