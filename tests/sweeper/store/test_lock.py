@@ -5,13 +5,18 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from sweeper.errors import RecordError
 from sweeper.store.lock import DELETING_NAME, driver_lock, is_driven, undriven
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A machine that is busy may take long between two writes; copies are older than that here."""
+    monkeypatch.setattr("sweeper.store.lock._TOLERANCE_SECONDS", 5.0)
 
 
 @pytest.fixture
@@ -80,7 +85,9 @@ def put_back(folder, copied=shutil.copy2, names=("driver.json", "ledger.jsonl"))
     """Go on for a row, and replace files by copies that were made before."""
     for name in names:
         shutil.copy2(folder / name, folder / f"{name}.bak")
-    time.sleep(0.1)
+    if "driver.json" in names:  # ten seconds ago
+        told = json.loads((folder / "driver.json.bak").read_text())
+        (folder / "driver.json.bak").write_text(json.dumps(told | {"changed": told["changed"] - 10.0}))
     with contextlib.suppress(KeyboardInterrupt), driver_lock(folder) as lock:
         (folder / "ledger.jsonl").write_text("{}\n" * 10)
         lock.note()
@@ -161,10 +168,16 @@ def test_records_that_have_grown_since_the_last_note_are_those_of_a_killed_drive
 
 def test_a_driver_that_is_held_up_between_two_writes_writes_again(tmp_path, monkeypatch):
     """Its file would be taken for a copy."""
-    write, waits = os.pwrite, iter([0.0, 0.1, 0.1, 0.0, 0.0, 0.0])
-    with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path) as lock:
-        monkeypatch.setattr(os, "pwrite", lambda *given: (time.sleep(next(waits)), write(*given))[1])
-        lock.note()
+    now, waits, found = [100.0], iter([60.0, 60.0]), os.fstat
+    write = os.pwrite
+
+    def held_up(*given):
+        now[0] += next(waits, 0.0)
+        return write(*given)
+
+    monkeypatch.setattr(os, "pwrite", held_up)
+    monkeypatch.setattr(os, "fstat", lambda handle: SimpleNamespace(st_ino=found(handle).st_ino, st_ctime=now[0]))
+    with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path):
         raise KeyboardInterrupt
     monkeypatch.undo()
-    assert look(tmp_path) == (False, False)
+    assert json.loads((tmp_path / "driver.json").read_text())["changed"] == now[0] == 220.0
