@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from clipless.plans.method import Method
 from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import FrontArchive
@@ -78,12 +79,15 @@ def observations(
         runs = _runs(name, tracking)
         trials = list(_of_runs(runs, objectives, constraints))
         sweeps, exploratory = len({run.sweep for run in runs}), any(run.exploratory for run in runs)
-        steering = Steering.by_experiment(name, sweeps=sweeps, exploratory=exploratory)
+        steering = Steering.by_experiment(
+            name, sweeps=sweeps, exploratory=exploratory, unbounded=_are_unbounded(config for config, _ in trials)
+        )
     else:
         folder = _folder(source, beside)
         trials = list(_of_folder(folder, objectives))
         name = folder.path.resolve().name
-        steering = Steering.by_sweep(folder.path, recorded_claim(folder))
+        unbounded = _are_unbounded(dict(leaves(trial.config)) for trial in folder.trials().values())
+        steering = Steering.by_sweep(folder.path, recorded_claim(folder), unbounded=unbounded)
     found, unfit, unscored = [], 0, 0
     for config, values in trials:
         params = fit(config, dimensions)
@@ -96,6 +100,10 @@ def observations(
             missed = {str(one): one.violation(_spelled(values, [one.name])) for one in constraints}
             found.append(Observation(params, numbers, missed))
     return WarmStart(name, tuple(found), unfit, unscored, steering)
+
+
+def _are_unbounded(configs: Iterable[Mapping[str, Any]]) -> bool:
+    return any(config.get("training.method") == Method.NON_PRIVATE.value for config in configs)
 
 
 def _folder(source: str, beside: str | Path | None) -> SweepFolder:

@@ -75,6 +75,10 @@ UNPAID = (
     "Proposals were steered by scores that nobody paid for: {source} is exploratory, and so is this sweep, whatever "
     "its own data declare."
 )
+UNBOUNDED = (
+    "Trials of {source} were trained without privacy: if they read the data of this sweep, nothing bounds what both "
+    "reveal of a row, whatever price this sweep states."
+)
 NOISY_SCORES = (
     "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
     "{validation:.3g} on validation rows and {test:.3g} on test rows. Shown are estimates that follow from the "
@@ -122,23 +126,24 @@ class Steering:
     exploratory: bool = False
 
     @classmethod
-    def by_sweep(cls, folder: Path, claim: "Claim | None" = None) -> "Steering":
+    def by_sweep(cls, folder: Path, claim: "Claim | None" = None, *, unbounded: bool = False) -> "Steering":
         """Return what one earlier sweep adds: what steered that one steers this one too.
 
-        Its folder is named; readers may not know where that lies.
+        Its folder is named; readers may not know where that lies. ``unbounded``: it has trials without privacy.
         """
         source = folder.resolve().name
         exploratory = claim is not None and claim.exploratory
         before = () if claim is None else claim.steered
-        unpaid = (UNPAID.format(source=source),) if exploratory else ()
-        return cls((WARM_START.format(source=source), *unpaid, *before), exploratory)
+        marks = (UNPAID,) * exploratory + (UNBOUNDED,) * unbounded
+        return cls((*(one.format(source=source) for one in (WARM_START, *marks)), *before), exploratory)
 
     @classmethod
-    def by_experiment(cls, name: str, *, sweeps: int, exploratory: bool) -> "Steering":
+    def by_experiment(cls, name: str, *, sweeps: int, exploratory: bool, unbounded: bool = False) -> "Steering":
         """Return what the runs of an MLflow experiment add."""
         counted = WARM_START_EXPERIMENT.format(name=name, sweeps="1 sweep" if sweeps == 1 else f"{sweeps} sweeps")
         unpaid = (UNPAID.format(source=f"a sweep of the MLflow experiment {name}"),) if exploratory else ()
-        return cls((counted, *unpaid), exploratory)
+        without = (UNBOUNDED.format(source=f"the MLflow experiment {name}"),) if unbounded else ()
+        return cls((counted, *unpaid, *without), exploratory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sweeper.driver import warm_start
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
-from sweeper.privacy.claims import UNPAID, WARM_START, Claim, Steering
+from sweeper.privacy.claims import UNBOUNDED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.specification.constraints import parse_constraint
@@ -264,6 +264,23 @@ def test_what_an_exploratory_sweep_steers_is_exploratory_and_says_why(spec, earl
     steered = about(told(path, spec).steering)
     assert steered.exploratory
     assert UNPAID.format(source=path.name) in steered.conditions
+
+
+@pytest.mark.parametrize("from_mlflow", [False, True])
+def test_what_was_trained_without_privacy_has_no_price_with_what_it_steers(spec, earlier, monkeypatch, from_mlflow):
+    without = config(spec, PROPOSALS[1], **{"training.method": "non-private"})
+    for other, said in ((config(spec, PROPOSALS[1]), False), (without, True)):
+        configs = [config(spec, PROPOSALS[0]), other]
+        if from_mlflow:
+            runs = [tracked(one) for one in configs]
+            monkeypatch.setattr(warm_start, "logged_trials", lambda *_, runs=runs: runs)
+            source, name = "mlflow:before", "the MLflow experiment before"
+        else:
+            source = earlier(*((one, [VALUES]) for one in configs), name="a" if said else "b")
+            name = source.name
+        steered = about(told(source, spec, tracking="http://store").steering)
+        assert (UNBOUNDED.format(source=name) in steered.conditions) is said
+        assert not steered.exploratory
 
 
 def test_the_claim_of_an_older_source_is_that_of_its_front(spec, earlier):
