@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from clipless.spelling import did_you_mean
 from sweeper.errors import UnknownSweepError
 from sweeper.store.actions import SUBMISSION_NAME
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -53,10 +54,14 @@ class Catalog:
         """
         path = self.out / name if is_name(name) else None
         if path is None or not self._is_shown(path):
-            raise UnknownSweepError(NO_SWEEP)
+            raise self._unknown(name)
         if not (path / "sweep.json").is_file():
-            raise UnknownSweepError(NO_RECORDS if (path / SUBMISSION_NAME).is_file() else NO_SWEEP)
+            raise UnknownSweepError(NO_RECORDS) if (path / SUBMISSION_NAME).is_file() else self._unknown(name)
         return SweepFolder(path)
+
+    def _unknown(self, name: str) -> UnknownSweepError:
+        near = did_you_mean(name, self.names()) if is_name(name) else ""
+        return UnknownSweepError("; ".join(filter(None, [NO_SWEEP, near])))
 
     def version(self, name: str) -> str:
         """Return a text that changes whenever what can be shown of the sweep has changed.

@@ -31,6 +31,7 @@ from sweeper.errors import (
     UnknownSweepError,
     public_sentence,
 )
+from sweeper.specification.fields.messages import told_without_value
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4000
@@ -129,5 +130,5 @@ def id_of(request: Request) -> str:
 
 def _mistake(found: Mapping[str, Any]) -> str:
     """Say what is wrong with a parameter, without quoting what was given."""
-    where = " ".join(str(part) for part in found.get("loc", ()))
-    return f"{where[:100]}: {found.get('msg', 'not valid')}"
+    place, *loc = found["loc"]
+    return told_without_value({**found, "loc": loc}, f"the {place} of the request")

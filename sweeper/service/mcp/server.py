@@ -21,6 +21,7 @@ from sweeper.errors import SweeperError, public_sentence
 from sweeper.service.mcp.callers import AppCaller, Caller
 from sweeper.service.mcp.tools import TOOLS, Tool
 from sweeper.service.telemetry import LOGGER, where
+from sweeper.specification.fields.messages import told_without_value
 from sweeper.store.jsonl import plain, to_text
 
 PATH = "/mcp"
@@ -147,9 +148,8 @@ def _mistakes(tool: Tool[Any], error: ValidationError | RecursionError) -> str:
     """Say what is wrong with the arguments of a tool, without quoting what was given."""
     if isinstance(error, RecursionError):
         return f"Expected arguments of ordinary depth for {tool.name}"
-    found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    said = "; ".join(f"{'.'.join(map(str, one['loc']))[:100]}: {one['msg']}" for one in found)
-    return f"Expected arguments as {tool.name} describes them, but {said}"
+    found = error.errors(include_url=False, include_input=False)[:3]
+    return "; ".join(told_without_value(one, f"the arguments of {tool.name}") for one in found)
 
 
 def _failure(sentence: str) -> CallToolResult:

@@ -18,20 +18,26 @@ if TYPE_CHECKING:
 _OURS = "sweeper"
 _KINDS = ("uniform", "log", "int", "log_int")
 _EXPECTED = {
+    "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "enum": "{{name}} {expected}",
     "finite_number": "a finite number",
+    "float_parsing": "a number",
     "float_type": "a number",
     "greater_than": "{{name}} > {gt}",
     "greater_than_equal": "{{name}} >= {ge}",
+    "int_parsing": "an integer",
     "int_type": "an integer",
+    "json_invalid": "JSON",
     "less_than": "{{name}} < {lt}",
     "less_than_equal": "{{name}} <= {le}",
     "list_type": "a list",
     "literal_error": "{{name}} {expected}",
     "model_attributes_type": "a mapping",
     "model_type": "a mapping",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "string_too_long": "a text of at most {max_length} characters",
     "string_too_short": "a text of at least {min_length} characters",
     "string_type": "a text",
     "too_short": "at least {min_length} of them",
@@ -156,13 +162,29 @@ def _sentence(
     return f"Expected {expected.replace('{name}', name)}{shown} ({where}){remedy}"
 
 
+def told_without_value(details: Mapping[str, Any], source: str) -> str:
+    """Return one of pydantic's own errors as a sentence that does not quote what was given.
+
+    >>> told_without_value({"type": "int_type", "loc": ("add", "trials")}, "the body of the request")
+    'Expected an integer (add.trials in the body of the request)'
+    """
+    field = _printable(".".join(map(str, details["loc"])))[:100]
+    name, where = _subject(field), place(field, source, {})
+    match details["type"]:
+        case "extra_forbidden":
+            return f"Unknown key '{name}' ({where})"
+        case "missing":
+            return f"Expected a value for {name or 'it'}, got none ({where}); add it"
+    return f"Expected {_expected(details).replace('{name}', name)} ({where})"
+
+
 def _meant(loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """Return the key that a misspelled one was meant to be, as far as that can be told, empty if it cannot."""
     name = _nearest(_printable(".".join(map(str, loc))), model) or ""
     return ".".join([*map(str, loc[:-1]), name]) if name and "." not in name else name
 
 
-def _expected(details: "ErrorDetails") -> str:
+def _expected(details: "ErrorDetails | Mapping[str, Any]") -> str:
     """Return what should stand there, by the kind of one of pydantic's own errors."""
     known = _EXPECTED.get(details["type"])
     return f"another value: {details['msg']}" if known is None else known.format(**details.get("ctx", {}))

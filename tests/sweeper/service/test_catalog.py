@@ -5,6 +5,8 @@ import pytest
 from sweeper.errors import UnknownSweepError
 from sweeper.service.catalog import SHOWN_FILES, Catalog
 
+from .conftest import DONE
+
 ODD = ("..", ".", "", "../out", "a/b", "a\\b", "/etc", ".selecting-x", "a\x00b", "a\nb", "ä", "x" * 200, "~", "a%2f..")
 
 
@@ -25,6 +27,16 @@ def test_no_odd_name_leads_to_a_folder(name, out, make_sweep):
     make_sweep(".selecting-x")
     with pytest.raises(UnknownSweepError, match="Expected the name of a sweep"):
         Catalog(out).folder(name)
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest_one_that_is_shown(out, make_sweep):
+    make_sweep(".selecting-digits-20250102-000000")
+    make_sweep()
+    with pytest.raises(UnknownSweepError, match=rf"did you mean '{DONE}'\?$"):
+        Catalog(out).folder(DONE[:-2])
+    with pytest.raises(UnknownSweepError) as told:
+        Catalog(out).folder("selecting-other")
+    assert "selecting-digits" not in str(told.value)
 
 
 def test_a_link_to_a_sweep_elsewhere_is_none(out, make_sweep, tmp_path):

@@ -150,7 +150,7 @@ def test_every_error_has_the_one_shape(method, path, status, client):
 
 def test_what_was_given_is_not_quoted_back(client):
     answer = client.get("/api/v1/sweeps", params={"limit": "<script>alert(1)</script>"})
-    assert is_problem(answer, 422, "query limit")
+    assert is_problem(answer, 422, "Expected an integer (limit in the query of the request)")
     assert "<script>" not in answer.text
 
 

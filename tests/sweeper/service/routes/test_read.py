@@ -67,8 +67,10 @@ def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep, tmp_pat
         "id": "digits-20250101-000000", "name": "digits", "state": "completed", "status": "completed", "reason": "",
         "submitted": None, "by": tmp_path.owner(),
     }  # fmt: skip
-    assert is_problem(client.get("/api/v1/sweeps", params={"limit": 1001}), 422, "limit")
-    assert is_problem(client.get("/api/v1/sweeps", params={"offset": -1}), 422, "offset")
+    told = "Expected limit <= 1000 (limit in the query of the request)"
+    assert is_problem(client.get("/api/v1/sweeps", params={"limit": 1001}), 422, told)
+    told = "Expected offset >= 0 (offset in the query of the request)"
+    assert is_problem(client.get("/api/v1/sweeps", params={"offset": -1}), 422, told)
 
 
 def test_a_sweep_that_cannot_be_read_is_listed_all_the_same(client, folder):
