@@ -1,4 +1,4 @@
-"""A front as a file: HTML, CSV and JSON anywhere; PNG, SVG and PDF where a Chromium or Chrome is installed.
+"""A front as a file: HTML, CSV, LaTeX and JSON anywhere; PNG, SVG and PDF where a Chromium or Chrome is installed.
 
 Files appear whole or not at all: they are written beside their place and then moved there. The browser
 is only looked for where an image is asked for.
@@ -49,8 +49,8 @@ def export_front(
 ) -> Path:
     """Write a sweep, or one of its figures, to ``path`` and return it.
 
-    Without a figure, html is the report, csv and json are every point, and an image is the front. With one, html is a
-    page of it, and csv and json are its numbers.
+    Without a figure, html is the report, csv and json are every point, tex is the front as a table, and an image is the
+    front. With one, html is a page of it, csv and json are its numbers, and there is no tex.
 
     Args:
         data: the sweep.
@@ -70,6 +70,7 @@ def export_front(
     contents: dict[Format, Callable[[], str]] = {
         Format.HTML: partial(build_report, data),
         Format.CSV: data.result.to_csv,
+        Format.TEX: data.result.to_latex,
         Format.JSON: lambda: to_text(data.result.to_json(), indent=1) + "\n",
     }
     return _export(draft, Path(path), format_, contents)
@@ -90,6 +91,7 @@ def export_comparison(
     contents: dict[Format, Callable[[], str]] = {
         Format.HTML: partial(build_comparison, comparison),
         Format.CSV: lambda: csv_text(comparison.rows()),
+        Format.TEX: comparison.to_latex,
         Format.JSON: lambda: to_text(comparison.to_json(), indent=1) + "\n",
     }
     return _export(draft, Path(path), None, contents)
@@ -117,6 +119,8 @@ class _Draft(Generic[D]):
                 return csv_text(self._numbers(kind)).encode(), ""
             case Format.JSON:
                 return to_text({"figure": kind.name, "rows": self._numbers(kind)}, indent=1).encode() + b"\n", ""
+            case Format.TEX:
+                raise ExportError(f"Expected no figure for tex, got {kind.name}: leave out --figure, or choose csv")
             case Format.HTML:
                 return build_figure_page(kind, self._draw(kind)).encode(), ""
             case Format.PNG | Format.SVG | Format.PDF as image:

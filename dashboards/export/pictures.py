@@ -17,7 +17,7 @@ from sweeper.errors import ExportError
 
 _REMEDY = (
     "install Chromium (`apt-get install chromium`), or set BROWSER_PATH to the program of one; "
-    "html, csv and json need no browser"
+    "html, csv, tex and json need no browser"
 )
 _TIMEOUT_SECONDS = 60
 # "{bye}", which choreographer's wrapper of the browser writes when that has ended, may arrive with the browser's last

@@ -38,6 +38,7 @@ _EXPORTS = (
     ),
     ("JSON", "front?format=json", "the points of the front and what they cost"),
     ("CSV", "front?format=csv", "the points of the front as a table"),
+    ("LaTeX", "front?format=tex", "points of the front as a table for a paper"),
     ("All points", "points?format=csv", "every point of every trial as a table"),
 )
 _STARTED = "%Y%m%d-%H%M%S"

@@ -20,7 +20,7 @@ import numpy as np
 
 from clipless.datasets.metadata import units_word
 from sweeper.errors import SweeperError
-from sweeper.markup import WIDTH, aligned, paragraph, table
+from sweeper.markup import WIDTH, aligned, latex_table, paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume, hypervolume_interval
 from sweeper.privacy.claims import COPIED
@@ -224,6 +224,11 @@ class Comparison:
         """Return what a notebook shows, likewise."""
         heads, cells = self._cells()
         return table(heads, cells) + "".join(map(paragraph, self._sentences()))
+
+    def to_latex(self) -> str:
+        """Return the same as a table of LaTeX, the sentences as its caption."""
+        sentences = (one if one.endswith(".") else f"{one}." for one in self._sentences())
+        return latex_table(*self._cells(), " ".join(sentences), "comparison")
 
     def _sentences(self) -> list[str]:
         told = [*self.remarks, *map(str, self.differences), self.uncorrected, self.price_in_words]

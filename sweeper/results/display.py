@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweeper.errors import RecordError
-from sweeper.markup import WIDTH, aligned, paragraph, table
+from sweeper.markup import WIDTH, aligned, latex_table, paragraph, table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
@@ -22,7 +22,7 @@ from sweeper.results.highlights import (
     test_text,
     value_text,
 )
-from sweeper.rounding import exactly, in_brackets, round_up
+from sweeper.rounding import exactly, in_brackets, number_of, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
 
@@ -39,13 +39,38 @@ def front_in_html(front: FrontRecord) -> str:
     if lead := lead_lines(front):
         parts.append(lines_in_html(lead))
     titles = highlights(front)
-    named, shown = {one.point.key: one.title for one in titles}, _shown(front, titles)
-    names = _utilities(front)
-    tested = [name for name in names if any(name in (point.test or {}) for point in shown)]
-    between = any(interval_on_test(point, name, front.claim) for point in shown for name in tested)
+    shown = _shown(front, titles)
+    if shown:
+        parts.append(table(*_tabulated(front, shown, titles)))
+    if len(shown) < len(front.on_front):
+        parts.append(paragraph(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them."))
+    if "everything" in front.ledger:
+        parts.append(paragraph(front.ledger["everything"].in_words))
+    return "".join(parts)
+
+
+def front_in_latex(front: FrontRecord) -> str:
+    """Return a front as a table of LaTeX; its caption has what its best point reaches and costs."""
+    titles = highlights(front)
+    shown = _shown(front, titles)
+    counts = f"{front.sweep}: {len(shown)} of {number_of(len(front.on_front), 'point')} on the front, of {front.total}."
+    exploratory = "Exploratory: no guarantee." if front.claim.exploratory else ""
+    price = front.ledger["everything"].in_words if "everything" in front.ledger else ""
+    lead = [one if one.endswith(".") else f"{one}." for one in lead_lines(front)]
+    caption = " ".join(filter(None, [counts, exploratory, *lead, price]))
+    return latex_table(*_tabulated(front, shown, titles), caption, front.sweep)
+
+
+def _tabulated(
+    front: FrontRecord, points: Sequence[Point], titles: Iterable[Highlight]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the rows of a table of points, which are named where they have a title."""
+    names, named = _utilities(front), {one.point.key: one.title for one in titles}
+    tested = [name for name in names if any(name in (point.test or {}) for point in points)]
+    between = any(interval_on_test(point, name, front.claim) for point in points for name in tested)
     heads = [f"test {name}{' [95 % interval]' if between else ''}" for name in tested]
     heads = ["trial", "epoch", value_name("epsilon"), *heads, *(f"validation {name}" for name in names), ""]
-    rows = (
+    rows = [
         [
             point.trial,
             point.moment,
@@ -54,15 +79,9 @@ def front_in_html(front: FrontRecord) -> str:
             *(value_text(point, name) for name in names),
             named.get(point.key, ""),
         ]
-        for point in shown
-    )
-    if shown:
-        parts.append(table(heads, rows))
-    if len(shown) < len(front.on_front):
-        parts.append(paragraph(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them."))
-    if "everything" in front.ledger:
-        parts.append(paragraph(front.ledger["everything"].in_words))
-    return "".join(parts)
+        for point in points
+    ]
+    return heads, rows
 
 
 def _utilities(front: FrontRecord) -> list[str]:

@@ -27,6 +27,7 @@ class Format(enum.Enum):
     SVG = "svg"
     PDF = "pdf"
     CSV = "csv"
+    TEX = "tex"
     JSON = "json"
 
     @classmethod
@@ -46,7 +47,13 @@ class Format(enum.Enum):
     @property
     def media_type(self) -> str:
         """What HTTP calls it."""
-        known = {Format.HTML: "text/html", Format.CSV: "text/csv", Format.SVG: "image/svg+xml", Format.PNG: "image/png"}
+        known = {
+            Format.HTML: "text/html",
+            Format.PNG: "image/png",
+            Format.SVG: "image/svg+xml",
+            Format.CSV: "text/csv",
+            Format.TEX: "application/x-tex",
+        }
         return known.get(self, f"application/{self.value}")
 
 

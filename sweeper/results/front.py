@@ -24,7 +24,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import ERROR_RULES, Objective, Point, Trial
-from sweeper.results.display import front_in_html, front_in_words
+from sweeper.results.display import front_in_html, front_in_latex, front_in_words
 from sweeper.results.exporters import Paper, draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
@@ -76,6 +76,10 @@ class Front(FrontRecord):
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return front_in_html(self)
+
+    def to_latex(self) -> str:
+        """Return the points that a notebook shows as a table of LaTeX, whose caption has what they cost."""
+        return front_in_latex(self)
 
 
 def build_front(

@@ -106,7 +106,7 @@ def front(
 def compare(
     sweeps: Annotated[list[Path], typer.Argument(help="The folders of two sweeps or more.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write: html, png, svg, pdf, csv or json.")
+        Path | None, typer.Option("--output", "-o", help="A file to write: html, png, svg, pdf, csv, tex or json.")
     ] = None,
     figure: ComparedFigure = None,
     anyway: Annotated[

@@ -50,7 +50,7 @@ Preset = Annotated[
     Literal["column", "page"] | None,
     Query(description="A picture as wide as a paper's column, 85 mm, or page, 178 mm."),
 ]
-FrontFormat = Literal["json", "csv", "html", "png", "svg", "pdf"]
+FrontFormat = Literal["json", "csv", "tex", "html", "png", "svg", "pdf"]
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 MARKDOWN = "text/markdown"
@@ -123,7 +123,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         figure: FigureName = None,
         preset: Preset = None,
     ) -> Response:
-        """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
+        """Return the front: points as JSON, CSV or LaTeX, the report as HTML, a picture, or one of its figures."""
         if preset is not None and format not in {one.value for one in PICTURES}:
             raise RefusalError(f"Expected format=png, svg or pdf with preset={preset}, got {format}", 422)
         if figure is None and format == "json":

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import re
 import struct
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_fr
 
 @pytest.mark.parametrize("name", ["front.docx", "front"])
 def test_an_unknown_format_is_refused(sweep, tmp_path, name):
-    with pytest.raises(ExportError, match="Expected a format out of html, png, svg, pdf, csv, json"):
+    with pytest.raises(ExportError, match="Expected a format out of html, png, svg, pdf, csv, tex, json"):
         export_front(sweep, tmp_path / name)
 
 
@@ -77,6 +78,18 @@ def test_the_numbers_of_a_figure_are_a_table(sweep, tmp_path):
     content = json.loads(export_front(sweep, tmp_path / "h.json", figure="hypervolume").read_text())
     assert content["figure"] == "hypervolume"
     assert [row["hypervolume"] for row in content["rows"]] == [float(row["hypervolume"]) for row in rows]
+
+
+def test_a_table_for_latex_has_the_front_and_what_it_costs(sweep, tmp_path):
+    text = export_front(sweep, tmp_path / "f.tex").read_text()
+    rows = [line.strip() for line in text.splitlines() if line.strip().startswith("t0")]
+    assert len(rows) >= 8
+    cells = {row.count(" & ") for row in rows}
+    assert cells == {text.split("{tabular}{")[1].split("}")[0].count("l") - 1}
+    assert re.search(r"\\caption\{digits: \d+ of \d+ points on the front, of \d+\. .*Price: epsilon .*\}\n", text)
+    with pytest.raises(ExportError, match="Expected no figure for tex, got slices: leave out --figure, or choose csv"):
+        export_front(sweep, tmp_path / "s.tex", figure="slices")
+    assert [one.name for one in tmp_path.iterdir()] == ["f.tex"]
 
 
 def test_one_figure_is_a_page_of_its_own(sweep, tmp_path):

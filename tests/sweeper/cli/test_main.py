@@ -127,7 +127,7 @@ def test_show_tells_front_trials_and_cost(ran, call):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("suffix", ["html", "csv", "json"])
+@pytest.mark.parametrize("suffix", ["html", "csv", "tex", "json"])
 def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
     path = tmp_path / f"mine.{suffix}"
     code, out, _ = call("front", ran.folder, "--format", suffix, "--output", path)
@@ -139,6 +139,11 @@ def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
         rows = list(csv.DictReader(text.splitlines()))
         assert sum(not row["made_from"] for row in rows) == 6
         assert {row["trial"] for row in rows} == {"t0001", "t0002", "t0003"}
+    elif suffix == "tex":
+        price = read_front(ran.folder / "front.json").ledger["everything"]
+        assert f"Price: epsilon {round_up(price.epsilon)} at delta" in text.split("\\label{tab:tiny}")[0]
+        assert text.count(" & own epsilon & ") == 1
+        assert "what pick takes" in text
     else:
         assert "<html" in text
         assert "tiny" in text
@@ -324,7 +329,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkey
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["front", "--format", "bmp"], "Expected a format out of html, png, svg, pdf, csv, json, got 'bmp'"),
+        (["front", "--format", "bmp"], "Expected a format out of html, png, svg, pdf, csv, tex, json, got 'bmp'"),
         (["front", "-o", "/proc/nowhere/front.csv"], "/proc/nowhere/front.csv"),
         (["pick", "--max-epsilon", "0.001"], "No point of the front has own epsilon <= 0.001; the nearest is trial t"),
         (["pick", "--min", "accuracy"], "Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got 'accuracy'"),
@@ -360,7 +365,7 @@ def test_commands_stand_under_headings_and_options_under_theirs(call, monkeypatc
     run = call("run", "--help")[1]
     assert run.index("Alerts") < run.index("--webhook")
     assert "json|slack|teams" in run
-    assert "html|png|svg|pdf|csv|json" in call("front", "--help")[1]
+    assert "html|png|svg|pdf|csv|tex|json" in call("front", "--help")[1]
     assert "read|write" in call("token", "--help")[1]
 
 

@@ -194,6 +194,9 @@ def test_a_comparison_shows_itself_with_the_price_of_a_choice(front):
     assert lines[3].startswith("hypervolume of digits (unknown price) minus <other> (unknown price): -")
     assert " ".join(lines[-2:]).endswith("not the price of its own sweep.")
     assert "&lt;other&gt;" in found._repr_html_()
+    caption, body = found.to_latex().split(r"\label")
+    assert "not the price of its own sweep." in caption
+    assert body.count(r"\textless{}other\textgreater{} & ") == 1
     assert list(found.to_dataframe()["sweep"]) == ["sweep-0", "sweep-1"]
     marked = compare(labelled(front(0.5, claimed={"exploratory": True}), front(0.6)))
     assert "exploratory: no guarantee" in repr(marked)

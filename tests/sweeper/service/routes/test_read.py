@@ -132,7 +132,7 @@ def test_of_files_in_a_spec_the_name_alone_is_told(within, serve, make_sweep, tm
 def test_a_sweep_without_a_front_says_so(client, folder):
     folder.front.unlink()
     assert client.get(URL).json()["front"] is None
-    for tail in ("front", "front?format=csv", "front?format=png", "points?format=csv"):
+    for tail in ("front", "front?format=csv", "front?format=tex", "front?format=png", "points?format=csv"):
         assert is_problem(client.get(f"{URL}/{tail}"), 404, "has none yet"), tail
     assert is_problem(client.get(f"{URL}/pick"), 409)
 
