@@ -28,6 +28,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.rounding import number_of
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.requests import note_run
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 
@@ -210,5 +211,6 @@ def resume_sweep(
         folder.drive(lock)
         check_unchanged(folder, manifest)
         account = reserve_account(plan, loaded.data, folder, spender=options.spender)
+        note_run(folder.path, trials)
         place = (plan, options, loaded.data, folder, interruption)
         return SweepRun(*place, resumed=True, account=account, caller=caller).run()

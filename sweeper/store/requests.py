@@ -1,8 +1,8 @@
 """What others ask of a running sweep: to stop, to stop one trial, to try a configuration next, to search elsewhere.
 
 Each request is a row that a process appends to ``requests.jsonl``, with who asks and when (see
-`sweeper.store.actions`); the driver looks there twice a second. What was asked of the service alone, to resume or
-extend a sweep, is a row too, which the driver passes over. A configuration that is asked for waits in the file until it
+`sweeper.store.actions`); the driver looks there twice a second. That a sweep was resumed or extended is a row too,
+which the driver passes over. A configuration that is asked for waits in the file until it
 is tried, in a later run of the sweep too; the region that was asked for last counts, likewise.
 """
 
@@ -17,7 +17,7 @@ from sweeper.specification.constraints import OutcomeConstraint, parse_constrain
 from sweeper.specification.dimensions import proposal
 from sweeper.specification.fields.messages import tell
 from sweeper.specification.objectives import MOST
-from sweeper.store.actions import REQUESTS_NAME, signature
+from sweeper.store.actions import REQUESTS_NAME, SUBMISSION_NAME, signature
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -124,6 +124,19 @@ def note_request(folder: Path, row: Mapping[str, object], by: str) -> None:
         RecordError: not written.
     """
     _append(folder, row, by)
+
+
+def note_run(folder: Path, trials: int | None) -> None:
+    """Write down that whoever runs this process resumes a sweep, or extends it to so many trials.
+
+    Of a sweep that was submitted to a service nothing is: it has written down who asked for that, and resumes by itself
+    what was killed.
+
+    Raises:
+        RecordError: not written.
+    """
+    if not (folder / SUBMISSION_NAME).is_file():
+        _append(folder, {"resume": True} if trials is None else {"extend": trials}, by=None)
 
 
 def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None) -> dict[str, Scalar]:

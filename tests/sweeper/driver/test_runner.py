@@ -51,7 +51,7 @@ from sweeper.rounding import round_up
 from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
-from sweeper.store.actions import REQUESTS_NAME, login_name
+from sweeper.store.actions import REQUESTS_NAME, SUBMISSION_NAME, login_name, read_actions
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
@@ -729,6 +729,20 @@ def test_sweeps_that_begin_at_one_moment_have_runs_of_their_own_and_find_them_ag
         assert parent.tags["sweeper.price"].startswith(f"epsilon {round_up(Sweep(sweep).front().price.epsilon)} ")
         assert {trial.tags["mlflow.parentRunId"] for trial in trials} == {parent.id}
     assert found[paid][paid.name].params["data.evaluation"] == "public"
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("submitted", [False, True])
+def test_who_resumes_or_extends_a_sweep_on_its_machine_is_written_down(ended, monkeypatch, submitted):
+    """A service writes down who asked it, and resumes by itself what was killed."""
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    if submitted:
+        (ended / SUBMISSION_NAME).write_text('{"by": "ada"}')
+    resume(ended)
+    resume(ended, trials=5)
+    done = [("resume", login_name(), ""), ("extend", login_name(), "5")]
+    found = [(one.kind.value, one.by, one.detail) for one in read_actions(ended)]
+    assert found == ([] if submitted else done)
 
 
 def test_a_sweep_that_ended_is_as_it_was_when_it_cannot_be_opened_again(ended, monkeypatch):
