@@ -100,11 +100,18 @@ def _encode(
     assert_never(declaration)
 
 
-def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict: bool = True) -> NDArray[np.float64]:
+def numbers(
+    column: Array,
+    missing_markers: Sequence[str],
+    where: str,
+    *,
+    strict: bool = True,
+    remedy: str = "declare categories, or add it to missing_markers",
+) -> NDArray[np.float64]:
     """Return the cells of ``column`` as float64, NaN where missing and, unless ``strict``, where they are no number.
 
     Raises:
-        DataError: a cell that is neither a number nor a missing-value marker; names the first.
+        DataError: a cell that is neither a number nor a missing-value marker; names the first, and the ``remedy``.
     """
     if is_number(column):
         values_N = to_floats(column)
@@ -112,22 +119,20 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict
         missing = pc.is_in(column, value_set=pa.array([*map(compose, missing_markers)], pa.large_string()))
         known = pc.if_else(missing, None, column).to_pylist()
         # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
-        read = [_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)]
+        read = [_number(cell, row, where, remedy if strict else None) for row, cell in enumerate(known, start=1)]
         values_N = np.array(read, dtype=np.float64)
     codes = marker_numbers(missing_markers)
     return np.where(np.isin(as_written(values_N), as_written(np.array(codes))), nan, values_N) if codes else values_N
 
 
-def _number(cell: str | None, row: int, where: str, strict: bool) -> float:
+def _number(cell: str | None, row: int, where: str, remedy: str | None) -> float:
+    """Return the number that a cell is; NaN for what is none, or an error where that has a remedy."""
     try:
         return nan if cell is None else read_number(cell)
     except ValueError:
-        if not strict:
+        if remedy is None:
             return nan
-        raise DataError(
-            f"Expected a number, got {str(cell)[:40]!r} in row {row}: declare categories, "
-            f"or add it to missing_markers ({where})"
-        ) from None
+        raise DataError(f"Expected a number, got {str(cell)[:40]!r} in row {row}: {remedy} ({where})") from None
 
 
 def _fill(values_N: NDArray[np.float64], declaration: Numeric, where: str) -> NDArray[np.float64]:

@@ -112,7 +112,10 @@ def test_the_format_holds_the_schema_and_no_cell(form):
             lambda f: f.assign(weight=["1", "2", "", "3", "4", "5"]),
             r"got a missing value in row 3 \(column 'weight' of",
         ),
-        (lambda f: f.assign(weight=["1", "2", "x", "3", "4", "5"]), r"Expected a number, got 'x' in row 3"),
+        (
+            lambda f: f.assign(weight=["1", "2", "x", "3", "4", "5"]),
+            r"Expected a number, got 'x' in row 3: correct it \(",
+        ),
         (lambda f: f.assign(ward=["A", "A", "B", "A", "A", "A"]), r"Expected a category among .*, got 'B' in row 3 "),
         (lambda f: f[:0], "no rows"),
     ],
@@ -134,7 +137,9 @@ def test_texts_among_numbers_are_missing_ones_where_that_is_allowed(form, option
     frame = pd.read_csv(options["source"], dtype=str, keep_default_na=False)
     spoiled, missing = (frame.assign(age=[cell, *frame["age"][1:]]) for cell in ("old", ""))
     assert torch.equal(form.of_columns(spoiled, allow_unknown=True).x, form.of_columns(missing).x)
-    with pytest.raises(DataError, match="Expected a number, got 'old' in row 1"):
+    with pytest.raises(
+        DataError, match=r"Expected a number, got 'old' in row 1: correct it, or allow .* \(--allow-unknown\)"
+    ):
         form.of_columns(spoiled)
 
 
