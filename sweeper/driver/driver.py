@@ -139,7 +139,9 @@ class SweepRun:
         A resumed sweep is said to run once nothing can fail any more: until then it stands as it ended.
         """
         is_first = self._selected is None
-        self._id = draw_id() if is_first and not self._resumed else self._folder.read_manifest().id
+        # A copy has runs and checkpoints of its own: those of the original belong to what that draws.
+        is_new = self._folder.is_first_of_copy or (is_first and not self._resumed)
+        self._id = draw_id() if is_new else self._folder.read_manifest().id
         try:
             if not self._resumed:
                 self._describe(SweepStatus.RUNNING)

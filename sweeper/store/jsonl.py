@@ -119,11 +119,16 @@ class JsonlFile:
         return (rows, whole) if last is None else ([*rows, last], len(content))
 
     def _write(self, lines: bytes) -> None:
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         first = self._size is None
+        handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if first else 0), 0o644)
         try:
             if self._size is None:
                 self._size = self._start(handle)
+            elif os.fstat(handle).st_size < self._size:
+                raise RecordError(
+                    f"Expected {self.path} as this process wrote it, got a shorter file: it was put back, or its "
+                    "folder was moved; stop the sweep, and resume it"
+                )
             os.ftruncate(handle, self._size)
             try:
                 _write_at(handle, lines, self._size)

@@ -29,8 +29,10 @@ class DriverLock:
         rebooted: whether rows that an earlier driver wrote last may be lost: it ran before this machine was started the
             last time, or on another one, or that is not known.
         copied: whether the folder is a copy, or was put back from one, so that what the sweep did since is not in it.
+        is_first_of_copy: whether no driver has taken up that copy yet.
 
-    Both stay so until a driver has come to its end: one that is killed may not have charged yet for what was lost.
+    The first two stay so until a driver has come to its end: one that is killed may not have charged yet for what was
+    lost.
     """
 
     def __init__(self, folder: Path, handle: int, *, is_first: bool) -> None:
@@ -38,7 +40,8 @@ class DriverLock:
         self._me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
         before = {} if is_first else _read(handle)
         moved = (before.get("boot"), before.get("host")) != (self._me["boot"], self._me["host"])
-        self.copied = not is_first and (self._is_copy(before) or before.get("copied") is True)
+        self.is_first_of_copy = not is_first and self._is_copy(before)
+        self.copied = self.is_first_of_copy or (not is_first and before.get("copied") is True)
         self.rebooted = not is_first and (self.copied or moved or before.get("rebooted") is not False)
 
     def note(self) -> None:
@@ -52,9 +55,8 @@ class DriverLock:
         for _ in range(_TRIES):  # each says when the one before was, as the file system tells the time
             found = os.fstat(self._handle)
             told = self._me | lost | {"inode": found.st_ino, "changed": found.st_ctime, "sizes": self._sizes()}
-            text = json.dumps(told).encode()
+            text = json.dumps(told).encode().ljust(found.st_size)  # whole whenever this process is killed
             os.pwrite(self._handle, text, 0)
-            os.ftruncate(self._handle, len(text))
             if os.fstat(self._handle).st_ctime - found.st_ctime <= _TOLERANCE_SECONDS / 2.0:
                 break
 
@@ -74,11 +76,10 @@ class DriverLock:
 
 
 @contextlib.contextmanager
-def driver_lock(folder: Path, *, moved_out: bool = False, looks: bool = False) -> Iterator[DriverLock]:
+def driver_lock(folder: Path, *, looks: bool = False) -> Iterator[DriverLock]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
-    ``moved_out`` says that the folder may have come out of a hidden one, without the file of a driver, ``looks`` that
-    nothing is taken up in the block, so that the next driver has to.
+    ``looks`` says that nothing is taken up in the block, so that the next driver has to.
 
     Raises:
         RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
@@ -90,7 +91,7 @@ def driver_lock(folder: Path, *, moved_out: bool = False, looks: bool = False) -
         system that is rolled back keeps all of these.
     """
     path = folder / NAME
-    is_first = not path.exists() and (moved_out or not any((folder / name).exists() for name in _GROWING))
+    is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -63,10 +63,12 @@ class SweepFolder:
         self._lock: DriverLock | None = None
         self.lacks_rows = False  # whether rows that an earlier driver wrote last may be lost
         self.is_copy = False  # or was put back from one
+        self.is_first_of_copy = False  # whether nobody has driven that copy yet
 
     def drive(self, lock: DriverLock) -> None:
         """Drive the sweep: the lock is told how far the records are, and tells what became of earlier ones."""
         self._lock, self.lacks_rows, self.is_copy = lock, lock.rebooted, lock.copied
+        self.is_first_of_copy = lock.is_first_of_copy
 
     def note(self) -> None:
         """Write down how far the records are, where this object drives the sweep."""

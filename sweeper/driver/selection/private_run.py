@@ -282,9 +282,18 @@ def _write_front(
 
 def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, terms: Terms) -> None:
     """Write the sweep of the winner, if there is one, into the hidden folder, and mark that as decided."""
-    made, best = SweepFolder(hidden.path / WINNER), candidates.selection.winner()
+    made = SweepFolder(hidden.path / WINNER)
     shutil.rmtree(made.path, ignore_errors=True)  # what a driver wrote that was killed before it had decided
     (made.path / "models").mkdir(parents=True)
+    with driver_lock(made.path):  # its file moves out too, and tells the winner from a copy whose final was drawn
+        _write_folder_of_winner(candidates, hidden, made, plan, terms)
+    replace_file(hidden.path / DECIDED, "")
+
+
+def _write_folder_of_winner(
+    candidates: Candidates, hidden: SweepFolder, made: SweepFolder, plan: SweepPlan, terms: Terms
+) -> None:
+    best = candidates.selection.winner()
     ledger, budget = Ledger(made.ledger), Ledger(hidden.ledger).budget
     if budget is not None:
         ledger.set_budget(budget)
@@ -314,7 +323,6 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
     for name in (RECEIPT_NAME, ROWS_NAME):
         if (hidden.path / name).exists():
             shutil.copy(hidden.path / name, made.path / name)  # with its permissions
-    replace_file(hidden.path / DECIDED, "")
 
 
 def _note_choice(trial: Trial, objectives: Sequence[Objective], terms: Terms) -> Trial:

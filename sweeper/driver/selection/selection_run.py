@@ -268,7 +268,7 @@ def _conclude(
     troubles: Sequence[str] = (),
 ) -> FinishedSweep:
     outcome = outcome_of(folder)
-    with driver_lock(folder.path, moved_out=True) as lock:
+    with driver_lock(folder.path) as lock:
         folder.drive(lock)
         ended = SweepRun(
             *(plan, options, data, folder, interruption),
@@ -276,5 +276,5 @@ def _conclude(
             account=reserve_account(plan, data, folder, spender=options.spender),
             troubles=troubles,
         ).run()
-    even_times(folder.path)
+        even_times(folder.path)
     return ended

@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import json
 import math
@@ -117,6 +118,27 @@ def test_a_row_that_lacks_only_its_line_end_is_kept(tmp_path):
     assert JsonlFile(path).read() == [{"a": 1}, {"a": 2}]
     JsonlFile(path).append({"a": 3})
     assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_nothing_is_written_to_a_file_that_was_put_back_or_whose_folder_was_moved(tmp_path, patient):
+    """Its rows would stand behind a gap, or where nobody reads them."""
+    path = tmp_path / "sweep" / "ledger.jsonl"
+    path.parent.mkdir()
+    file = JsonlFile(path, patient=patient)
+    file.append({"row": 1})
+    before = path.read_bytes()
+    file.append({"row": 2})
+    path.write_bytes(before)
+    with contextlib.nullcontext() if patient else pytest.raises(RecordError, match="put back, or its folder was moved"):
+        file.append({"row": 3})
+    assert "got a shorter file" in file.trouble
+    assert path.read_bytes() == before
+    path.parent.rename(tmp_path / "moved")
+    path.parent.mkdir()
+    with contextlib.nullcontext() if patient else pytest.raises(RecordError, match="Cannot write"):
+        file.append({"row": 4})
+    assert not path.exists()
 
 
 def test_a_torn_tail_leaves_nothing_behind_a_shorter_row(tmp_path):

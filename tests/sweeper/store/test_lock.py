@@ -138,10 +138,37 @@ def test_who_only_looks_leaves_it_to_the_next_driver_that_a_folder_was_put_back(
     assert look(folder) == (True, True)
 
 
-def test_a_folder_that_came_out_of_a_hidden_one_has_had_no_driver(tmp_path):
-    (tmp_path / "ledger.jsonl").write_text("{}\n")
-    with driver_lock(tmp_path, moved_out=True) as lock:
-        assert (lock.rebooted, lock.copied) == (False, False)
+def test_a_folder_that_was_renamed_is_no_copy_and_without_the_file_of_its_driver_it_is_one(tmp_path):
+    """As a winner that moves out of a hidden folder."""
+    made, out = tmp_path / "winner", tmp_path / "out"
+    made.mkdir()
+    with driver_lock(made):
+        (made / "ledger.jsonl").write_text("{}\n")
+    made.rename(out)
+    assert look(out) == (False, False)
+    with driver_lock(out):
+        pass
+    (out / "driver.json").unlink()
+    assert look(out) == (True, True)
+
+
+def test_only_the_first_driver_of_a_copy_is_its_first(tmp_path):
+    begin(tmp_path)
+    replace_whole(tmp_path)
+    for first in (True, False):
+        with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path) as lock:
+            assert (lock.is_first_of_copy, lock.copied) == (first, True)
+            raise KeyboardInterrupt
+
+
+def test_the_file_of_a_driver_is_whole_at_any_moment(tmp_path, monkeypatch):
+    """A text that is shorter than the one before leaves nothing of that behind it, and no second write is needed."""
+    path = tmp_path / "driver.json"
+    with driver_lock(tmp_path) as lock:
+        path.write_text(path.read_text().rstrip().ljust(1000) + "{")
+        monkeypatch.setattr(os, "ftruncate", None)
+        lock.write()
+        assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
 @pytest.mark.parametrize("before", [{"boot": "another"}, {"host": "another"}])
@@ -176,7 +203,9 @@ def test_a_driver_that_is_held_up_between_two_writes_writes_again(tmp_path, monk
         return write(*given)
 
     monkeypatch.setattr(os, "pwrite", held_up)
-    monkeypatch.setattr(os, "fstat", lambda handle: SimpleNamespace(st_ino=found(handle).st_ino, st_ctime=now[0]))
+    monkeypatch.setattr(
+        os, "fstat", lambda handle: SimpleNamespace(st_ino=found(handle).st_ino, st_size=0, st_ctime=now[0])
+    )
     with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path):
         raise KeyboardInterrupt
     monkeypatch.undo()

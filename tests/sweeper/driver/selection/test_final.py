@@ -27,6 +27,7 @@ from sweeper.driver.selection.hidden_folder import has_final_left, hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.make import make_sweep_plan
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
 from sweeper.program import program
@@ -447,6 +448,47 @@ def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, t
     assert [trial for trial, _ in whole.final.asked] == ["t0002"]
     check_never_overspent(ended.sweep.folder, budget)
     assert kinds(ended.sweep.folder) == ["budget", "selection", "open", "draw", "close"]
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_winner_that_is_copied_before_its_final_says_so_and_the_original_does_not(
+    whole, tmp_path, budget, monkeypatch, moved
+):
+    """Two finals cost more than the budget; the ledger of either knows its own alone."""
+    released = private_run._release
+
+    def kill(hidden):
+        if moved:
+            released(hidden)
+        raise Killed
+
+    monkeypatch.setattr(private_run, "_release", kill)
+    with pytest.raises(Killed):
+        ran(whole, tmp_path / "out")
+    monkeypatch.setattr(private_run, "_release", released)
+    (path,) = (tmp_path / "out").iterdir()
+    copy = shutil.copytree(path, tmp_path / "kept" / path.name)
+    original = resume_sweep(path)
+    if not moved:
+        copy = copy.rename(path)  # put back where it was made: it is refused elsewhere
+    copied = resume_sweep(copy)
+    assert [trial for trial, _ in whole.final.asked] == ["t0002", "t0002"]
+    for ended, said in ((original, False), (copied, True)):
+        check_never_overspent(ended.sweep.folder, budget)
+        assert (COPIED in ended.front.claim.conditions) is said
+        assert (COPIED in ended.troubles) is said
+    assert original.sweep.manifest().id != copied.sweep.manifest().id
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_final_that_was_put_back_without_the_file_of_its_driver_is_charged_in_full_and_says_so(whole, tmp_path):
+    path = killed_in_final(whole, tmp_path, "epoch 1")
+    (path / "driver.json").unlink()
+    ended = resume_sweep(path)
+    first, *_ = Ledger(ended.sweep.folder.ledger).entries()
+    assert first.steps == first.event.steps
+    assert COPIED in ended.front.claim.conditions
 
 
 @pytest.mark.usefixtures("bare")

@@ -23,6 +23,7 @@ def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play
     assert [path.name for path in ran.out.iterdir()] == [ran.folder.path.name]
     assert ran.folder.path.name.startswith("small-")
     assert {p.name for p in ran.folder.path.iterdir()} == {
+        "driver.json",
         "front.json",
         "ledger.jsonl",
         "models",
