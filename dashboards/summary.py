@@ -11,7 +11,8 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point, TrialStatus
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
-from sweeper.store.trial_standings import OPEN, WAITING
+from sweeper.store.actions import ActionKind
+from sweeper.store.trial_standings import LOST, OPEN, WAITING
 
 BUDGETS = (1.0, 3.0, 8.0)
 BALANCED = "test balanced accuracy"
@@ -30,15 +31,27 @@ def total_price(data: SweepData) -> Price | None:
 
 
 def trials_done(data: SweepData) -> tuple[int, float]:
-    """Return how many trials have ended for good, and that number with the shares of those that run."""
-    running = {id_ for id_, trial in data.trials.items() if trial.status == TrialStatus.RUNNING.value}
+    """Return how many trials have ended for good, and that number with the shares of those that run, or go on later."""
+    left = {id_ for id_, trial in data.trials.items() if trial.status in OPEN}
     last: dict[str, int] = {}
     for point in data.points:
-        if point.trial in running:
+        if point.trial in left:
             last[point.trial] = max(last.get(point.trial, 0), point.epoch)
     planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
     ended = sum(trial.status not in OPEN for trial in data.trials.values())
     return ended, ended + sum(min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_])
+
+
+def times_resumed(data: SweepData) -> int:
+    """Return how often people let a sweep go on that had stopped or ended."""
+    return sum(action.kind in (ActionKind.RESUME, ActionKind.EXTEND) for action in data.actions)
+
+
+def cut_off(data: SweepData) -> int:
+    """Return how many trials ended within their first epoch, and begin anew when their sweep is resumed."""
+    scored = {point.trial for point in data.points}
+    ends = {id_: data.how_stands(id_, runs=False) for id_ in data.trials if id_ not in scored}
+    return sum(one in (TrialStatus.INTERRUPTED.value, LOST) for one in ends.values())
 
 
 def has_begun(data: SweepData) -> bool:

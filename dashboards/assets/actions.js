@@ -118,9 +118,12 @@
   const reprice = async (field) => {
     if (!field.isConnected) return;
     const further = field.valueAsNumber - field.dataset.soFar;
-    const stale = !(further >= 1); // which the field says itself
+    const stale = !(further >= 1);
     field.form.querySelector(".price").hidden = stale;
-    if (stale) return;
+    if (stale) {
+      if (field.value) field.reportValidity();
+      return;
+    }
     const answer = await load(`/live/part/action${location.search}&further=${further}`).then((got) => got.text(), () => "");
     const price = new DOMParser().parseFromString(answer, "text/html").querySelector(".price");
     if (price && field.isConnected && field.valueAsNumber - field.dataset.soFar === further) {

@@ -18,7 +18,7 @@ from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
-from dashboards.summary import total_price
+from dashboards.summary import cut_off, total_price
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownAccountError, UnknownSweepError
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
@@ -120,7 +120,8 @@ class DynamicFragments:
     def _made(self, name: str, view: View, rights: Rights) -> Html:
         if name == "sweeps":
             rows = self._snapshots.summaries()
-            left = {row.name: self._pace.seconds_left(row.name, row.share) for row in rows if row.share is not None}
+            going = [(row, row.share) for row in rows if row.share is not None]
+            left = {row.name: self._pace.seconds_left(row.name, share, run=row.resumed) for row, share in going}
             known = {name: seconds for name, seconds in left.items() if seconds is not None}
             return sweeps(self._standings.all(), rows, self._now(), known, may_write=rights.may_write)
         if name == "action":
@@ -209,15 +210,27 @@ class DynamicFragments:
         manifest, region = self._manifest(snapshot), _region(snapshot)
         hides = manifest is None or manifest.selects_privately
         left = 0 if manifest is None or hides else _left(snapshot, manifest)
-        more = self._with_more(snapshot, view.further, left) if view.action is Action.EXTEND and not hides else {}
+        anew = 0 if hides or snapshot.data is None else cut_off(snapshot.data)
+        numbers: tuple[int, ...] = ()
+        if view.action is Action.RESUME and left + anew:
+            numbers = (0,)
+        elif view.action is Action.EXTEND:
+            numbers = (min(view.further, _MOST_FURTHER),) if view.further else _FURTHER
+        more = self._with_more(snapshot, numbers, left + anew) if numbers and not hides else {}
         asked = forms.Asked(
-            view=view, data=snapshot.data, manifest=manifest, region=region, with_more=more, left=left, key=rights.key
+            view=view,
+            data=snapshot.data,
+            manifest=manifest,
+            region=region,
+            with_more=more,
+            left=left,
+            anew=anew,
+            key=rights.key,
         )
         return forms.form(asked)
 
-    def _with_more(self, snapshot: Snapshot, further: int, left: int) -> Mapping[int, float]:
+    def _with_more(self, snapshot: Snapshot, numbers: tuple[int, ...], left: int) -> Mapping[int, float]:
         """Return the price of a sweep that nothing fixes with those left and further trials, where it is known."""
-        numbers = (min(further, _MOST_FURTHER),) if further else _FURTHER
         data = snapshot.data
         if data is None or data.result.claim.exploratory:
             return {}

@@ -18,8 +18,10 @@ from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.summary import total_price
 from dashboards.text import number, setting, show_epsilon
+from sweeper.backend.endings import GRACE_SECONDS
 from sweeper.privacy.pricing import value_name
 from sweeper.records import Direction, Objective
+from sweeper.rounding import number_of
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.store.jsonl import to_text
@@ -61,6 +63,7 @@ class Asked:
     region: Sequence[str] = ()
     with_more: Mapping[int, float] = field(default_factory=dict)  # epsilons with those left and so many further trials
     left: int = 0  # planned trials that have not begun
+    anew: int = 0  # trials that were cut off within their first epoch, and begin anew when the sweep is resumed
     key: str = ""
 
 
@@ -114,11 +117,12 @@ def price_of(action: Action, asked: Asked) -> str:
     spent = _spent(asked.data)
     match action:
         case Action.STOP | Action.STOP_TRIAL:
-            return f"nothing beyond the epochs that run now, which end first. What was drawn stays spent{spent}."
+            return _price_of_stopping(action, asked)
         case Action.RESUME:
-            return _price_of_trials(asked, "the trials that are left")
+            return _price_of_resuming(asked)
         case Action.EXTEND:
-            return f"{_price_of_trials(asked, 'each further trial')}{_with_more(asked)}"
+            fixed = _fixed(asked)
+            return fixed or f"each further trial adds to it{_by_itself(asked)}{spent}.{_with_more(asked)}"
         case Action.ENQUEUE:
             if _has_ended(asked):
                 return f"nothing now. It is tried first when the sweep is resumed or extended{spent}."
@@ -151,18 +155,53 @@ def _spent(data: SweepData | None) -> str:
     return f"; the price of the sweep {fixed} {cost}"
 
 
-def _price_of_trials(asked: Asked, which: str) -> str:
+def _fixed(asked: Asked) -> str:
+    """Return that trials cost nothing more where the price of the sweep was fixed, empty where it grows with them."""
     price = None if asked.data is None else total_price(asked.data)
     privacy = None if asked.manifest is None else asked.manifest.spec["privacy"]
     has_budget = privacy is not None and privacy.get("sweep_epsilon") is not None
-    if has_budget if price is None else price.fixed:
-        return f"nothing beyond the price that was fixed{_spent(asked.data)}."
-    each = (
-        ""
-        if privacy is None or "epsilon" not in privacy
-        else f", for epsilon {setting(_largest(privacy['epsilon']))} at most"
-    )
-    return f"{which} adds to it{each}{_spent(asked.data)}."
+    is_fixed = has_budget if price is None else price.fixed
+    return f"nothing beyond the price that was fixed{_spent(asked.data)}." if is_fixed else ""
+
+
+def _price_of_stopping(action: Action, asked: Asked) -> str:
+    whole = action is Action.STOP
+    running = f"nothing beyond {'the epochs that run now' if whole else 'the epoch that it is in'}"
+    running += f", which have {GRACE_SECONDS:g} seconds to end." if whole else ", which ends first."
+    if _fixed(asked):
+        return f"{running} What was drawn stays spent{_spent(asked.data)}."
+    anew = "; one that is stopped within its first epoch begins anew if the sweep is resumed, and is charged again"
+    charged = "A trial that has begun is charged for all epochs that it plans, whether or not it runs them"
+    return f"{running} {charged}{anew if whole else ''}{_spent(asked.data)}."
+
+
+def _price_of_resuming(asked: Asked) -> str:
+    fixed = _fixed(asked)
+    begins = asked.left + asked.anew
+    if fixed or not begins:
+        going_on = "nothing for trials that go on from their last epoch: they are charged for all that they plan"
+        return fixed or f"{going_on}{_spent(asked.data)}."
+    words = f"{number_of(begins, 'trial')} to begin{_by_itself(asked, begins)}"
+    if (cost := asked.with_more.get(0)) is not None:
+        which = "with it" if begins == 1 else "with all of them"
+        tests = "; scores of test rows may add to it" * _scores_tests(asked)
+        words += f". {which.capitalize()} the price is about {show_epsilon(cost)}, if each costs what the dearest so "
+        words += f"far did{tests}"
+    return f"{words}{_spent(asked.data)}."
+
+
+def _by_itself(asked: Asked, trials: int = 1) -> str:
+    """Return what one of so many trials costs at most by itself, where the spec says it."""
+    privacy = None if asked.manifest is None else asked.manifest.spec["privacy"]
+    if privacy is None or "epsilon" not in privacy:
+        return ""
+    each = "each " if trials > 1 else ""
+    return f", {each}up to epsilon {setting(_largest(privacy['epsilon']))} by itself"
+
+
+def _scores_tests(asked: Asked) -> bool:
+    """Whether scores of test rows are paid for too."""
+    return asked.manifest is not None and asked.manifest.course.score_noise is not None
 
 
 def _with_more(asked: Asked) -> str:
@@ -170,8 +209,9 @@ def _with_more(asked: Asked) -> str:
     if not asked.with_more or asked.manifest is None:
         return ""
     costs = " and ".join(f"about {show_epsilon(cost)} with {trials} more" for trials, cost in asked.with_more.items())
-    tests = "; scores of test rows may add to it" * (asked.manifest.course.score_noise is not None)
-    which = f"each, those {asked.left} left too," if asked.left else "each"
+    tests = "; scores of test rows may add to it" * _scores_tests(asked)
+    left = asked.left + asked.anew
+    which = f"each, those {left} left too," if left else "each"
     so_far = None if asked.data is None else total_price(asked.data)
     is_looser = so_far is not None and min(asked.with_more.values()) < so_far.epsilon
     closer = " (computed more closely than the price so far)" if is_looser else ""

@@ -15,7 +15,7 @@ from dashboards.live.sweep_list import duration, in_words, state
 from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
-from dashboards.summary import best_of, has_begun, total_price, trials_done
+from dashboards.summary import best_of, has_begun, times_resumed, total_price, trials_done
 from dashboards.text import delta_text, show, show_epsilon, split_lead, title_of, when
 from sweeper.privacy.pricing import FIXED, GROWS, UPPER_BOUND
 from sweeper.program import program
@@ -79,16 +79,19 @@ class Progress:
 
 
 class Pace:
-    """How fast sweeps go, as seen here: from the share that was done when each was first looked at."""
+    """How fast sweeps go, as seen here: from the share that was done when each was first looked at, in its last run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._first: dict[str, tuple[float, float]] = {}
+        self._first: dict[tuple[str, int], tuple[float, float]] = {}
 
-    def seconds_left(self, name: str, done: float) -> float | None:
-        """Return how long the rest takes at the pace so far, None before anything was seen of it, and after all."""
+    def seconds_left(self, name: str, done: float, *, run: int = 0) -> float | None:
+        """Return how long the rest takes at the pace so far, None before anything was seen of it, and after all.
+
+        ``run`` counts how often a sweep was resumed: between two runs it does nothing.
+        """
         now = self._clock()
-        began, before = self._first.setdefault(name, (now, done))
+        began, before = self._first.setdefault((name, run), (now, done))
         if done <= before or done >= 1.0 or now - began < _LEAST_SECONDS:
             return None
         return (1.0 - done) * (now - began) / (done - before)
@@ -149,7 +152,7 @@ def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pac
     if data.rehearses:
         left = pace.seconds_left(f"{name}/rehearsals", rehearsed / rehearsals)
         return Progress(ended, trials, counts, left, rehearsed, rehearsals, rehearses=True)
-    left = pace.seconds_left(name, min(done / max(trials, 1), 1.0))
+    left = pace.seconds_left(name, min(done / max(trials, 1), 1.0), run=times_resumed(data))
     progress = Progress(ended, trials, counts, left, rehearsed, rehearsals, begun=has_begun(data))
     tested = sum(point.test is not None for point in data.front_points)
     return replace(progress, tested=tested, front=len(data.front_points))

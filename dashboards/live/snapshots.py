@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from dashboards.data import SweepData, known_actions, read, with_drawn, with_rehearsals
-from dashboards.summary import best_of, has_begun, total_price, trials_done
+from dashboards.summary import best_of, has_begun, times_resumed, total_price, trials_done
 from dashboards.text import score_lines
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import Interval, SweepStatus
@@ -53,6 +53,7 @@ class ListedSweep:
     begun: bool = True  # whether a trial has
     planned: int | None = None  # trials, None where their number is not told
     share: float | None = None  # of them that is done, while they run
+    resumed: int = 0  # times
     hypervolume: float | None = None
     hypervolume_interval: Interval | None = None  # where scores are noisy
     exploratory: bool = False
@@ -234,7 +235,7 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> 
     ended, done = trials_done(data)
     planned = None if manifest.selects_privately else manifest.course.trials or None
     if planned is not None and manifest.status is SweepStatus.RUNNING and not data.rehearses:
-        summary = replace(summary, share=min(done / planned, 1.0))
+        summary = replace(summary, share=min(done / planned, 1.0), resumed=times_resumed(data))
     return replace(
         summary,
         trials=len(data.trials) if planned is None else ended,

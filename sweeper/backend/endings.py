@@ -14,7 +14,7 @@ from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.requests import stopped_in_words
 
 DIED = "its process died: killed, crashed or out of memory"
-GRACE_SECONDS = 2.0  # how long a stopped trial may finish its epoch before its process is killed
+GRACE_SECONDS = 10.0  # how long a stopped trial may finish its epoch before its process is killed
 
 
 class RunEnding(enum.Enum):

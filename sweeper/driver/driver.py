@@ -25,7 +25,7 @@ from sweeper.driver.recording.account_charges import AccountCharges, withdraw
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.rehearsals import open_rehearsals
-from sweeper.driver.reporting.progress import NOTHING_TO_DO, FrontScoring, RunningTrial, SweepProgress
+from sweeper.driver.reporting.progress import NOTHING_TO_DO, Earlier, FrontScoring, RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
 from sweeper.driver.row_digests import note_rows
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
@@ -96,6 +96,8 @@ class SweepRun:
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._rehearsed_seconds = 0.0
         self._workers = 0  # of this machine, once it is known
+        self._before = Earlier()
+        self._ends = False
         self._scoring: FrontScoring | None = None  # while the front is scored on test rows
         self._stopped: RunResult | None = None  # once somebody asked it to stop after its last trial
         self._stopper = ""  # who did so first; a service asks again for who is not named
@@ -195,6 +197,7 @@ class SweepRun:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
         if self._resumed:
+            self._before = _finished(self._recorder)
             self._plan = state_resumed(self._plan, self._data, self._recorder.resumed)
             self._describe(SweepStatus.RUNNING)
 
@@ -211,6 +214,7 @@ class SweepRun:
         except InterruptedStartError:
             self._left_early = True
             outcome = INTERRUPTED
+        self._ends = True
         effort, over = self._plan.privacy.audit or AuditEffort.CHEAP, self._tests_are_over
         self._troubles += audit_trials_of_front(effort, self._folder, self._recorder, is_over=over)
         given = self._plan.shared, self._data, self._folder, self._recorder
@@ -455,6 +459,7 @@ class SweepRun:
         records = self._recorder.records
         made = progress_of(self._plan, self._recorder, elapsed, selected, total)
         made = replace(made, spent=self._recorder.spending.share, scoring=self._scoring, workers=self._workers)
+        made = replace(made, earlier=self._before, ends=self._ends)
         if rehearsals is None:
             return made
         trained = {id_: trial.config for id_, trial in records.trials.items()}
@@ -486,6 +491,14 @@ def progress_of(
         elapsed_seconds=elapsed_seconds,
         limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )
+
+
+def _finished(recorder: Recorder) -> Earlier:
+    """Return how far the trials are before a run goes on with them."""
+    trials = recorder.records.trials.values()
+    left = [trial for trial in trials if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)]
+    ended = len(trials) - len(left)
+    return Earlier(ended, ended + sum(_running(trial, recorder).fraction for trial in left))
 
 
 def _running(trial: Trial, recorder: Recorder) -> RunningTrial:

@@ -113,6 +113,14 @@ class FrontScoring:
         return f"{what}{left}; Ctrl-C keeps what is scored"
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What runs of a sweep before this one did: trials that ended, and these with the shares of those that had not."""
+
+    ended: int = 0
+    finished: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
     """How a sweep stands."""
@@ -135,6 +143,8 @@ class SweepProgress:
     rehearsed_seconds: float = 0.0  # until the first trial could begin
     scoring: FrontScoring | None = None  # after the last trial
     workers: int = 0  # that train on this machine; 0 where a cluster decides
+    earlier: Earlier = Earlier()  # of a sweep that was resumed or extended
+    ends: bool = False  # whether this run trains nothing more, though trials may be left
 
     @property
     def volume_in_words(self) -> str:
@@ -163,20 +173,26 @@ class SweepProgress:
         """How much of the sweep is done, between 0 and 1; of its rehearsals as long as it rehearses."""
         if self.rehearsals is not None and self.rehearses:
             return self.rehearsals.fraction
-        finished = self.done + self.failed + sum(running.fraction for running in self.running)
-        return min(1.0, finished / self.total) if self.total else 1.0
+        return min(1.0, self.finished / self.total) if self.total else 1.0
+
+    @property
+    def finished(self) -> float:
+        """How many trials have ended, and the shares of those that run."""
+        return self.done + self.failed + sum(running.fraction for running in self.running)
 
     @property
     def remaining_seconds(self) -> float | None:
         """An estimate of the time left, ``None`` before there is anything to base it on, and when all is done.
 
-        It is that of the rehearsals as long as the sweep rehearses, and then that of its trials. Until the first one
-        has ended, the start of workers would count as training; only of trials that all run are epochs enough.
+        It is that of the rehearsals as long as the sweep rehearses, and then that of its trials, at the pace of this
+        run. Until its first trial has ended, the start of workers would count as training; only of trials that all run
+        are epochs enough.
         """
-        if not (0 < self.fraction < 1 and self._can_be_estimated):
+        before = 0.0 if self.rehearses or not self.total else self.earlier.finished / self.total
+        if self.ends or not (before < self.fraction < 1 and self._can_be_estimated):
             return None
         spent = self.elapsed_seconds - self.rehearsed_seconds
-        estimate = spent * (1 - self.fraction) / self.fraction
+        estimate = spent * (1 - self.fraction) / (self.fraction - before)
         limit = self.limit_seconds
         return estimate if limit is None else max(0.0, min(estimate, limit - self.elapsed_seconds))
 
@@ -184,7 +200,8 @@ class SweepProgress:
     def _can_be_estimated(self) -> bool:
         if self.rehearsals is not None and self.rehearses:
             return self.rehearsals.done > 0
-        return self.done + self.failed > 0 or len(self.running) == self.total
+        before = self.earlier.ended
+        return self.done + self.failed > before or len(self.running) == self.total - before
 
     @property
     def waits(self) -> bool:

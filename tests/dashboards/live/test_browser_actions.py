@@ -229,7 +229,7 @@ def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, d
     page.get_by_role("button", name="Add a note").click()
     expect(page.locator("#part-trial-records")).to_contain_text("<b>looks good")
     page.get_by_role("link", name="Stop this trial").click()
-    expect(page.locator(".price")).to_contain_text("nothing beyond the epochs that run now")
+    expect(page.locator(".price")).to_contain_text("nothing beyond the epoch that it is in, which ends first")
     page.get_by_role("button", name="Stop this trial t0001").click()
     expect(page.locator("#part-trial h1")).to_be_visible()  # the form hides it until the service has answered
     (row,) = JsonlFile(driven.folder.path / "requests.jsonl").read()

@@ -10,13 +10,14 @@ from starlette.testclient import TestClient
 from clipless.audits.finding import AuditKind, Finding
 from dashboards.figures.search import trajectories
 from dashboards.live.dynamic import PARTS, Rights
-from dashboards.live.forms import EXAMPLE
+from dashboards.live.forms import EXAMPLE, Asked, price_of
 from dashboards.live.header import Pace, Progress, _detail, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Action, View
-from dashboards.summary import best_of, trials_done
+from dashboards.summary import best_of, cut_off, trials_done
 from dashboards.text import show_epsilon, show_test, show_value
+from sweeper.backend.endings import GRACE_SECONDS
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
@@ -283,6 +284,10 @@ def test_the_time_that_is_left_is_told_from_the_pace_that_was_seen(clock):
     assert pace.seconds_left("s", 0.4) == pytest.approx(180)
     assert pace.seconds_left("other", 0.9) is None
     assert pace.seconds_left("s", 1.0) is None, "nothing is left"
+    clock.now = 6060  # stopped meanwhile
+    assert pace.seconds_left("s", 0.4, run=1) is None
+    clock.now += 60
+    assert pace.seconds_left("s", 0.6, run=1) == pytest.approx(120)
 
 
 def test_a_dead_driver_is_not_said_to_run(show, growing, parts, clock):
@@ -348,6 +353,10 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
         assert f"about {show_epsilon(epsilon)} with {more} more" in page
         one = show("part", "action", View(sweep=ENDED, action=Action.EXTEND, further=more), WRITER)
         assert f"it is about {show_epsilon(epsilon)} with {more} more." in one, "of the number that is typed alone"
+    resume = show("part", "action", View(sweep=ENDED, action=Action.RESUME), WRITER)
+    epsilon = price([*spent, *[rare] * left], 1e-4, tight=True).epsilon
+    assert f"{left} trials to begin, each up to epsilon 10 by itself. With all of them the price is about" in resume
+    assert f"is about {show_epsilon(epsilon)}, if each costs what the dearest so far did; the price" in resume
     most = show("part", "action", View(sweep=ENDED, action=Action.EXTEND, further=10**9), WRITER)
     assert "with 10000 more" in most
     assert "The price is not proven: it assumes" in page
@@ -357,6 +366,27 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
     assert hidden.selects_privately
     clock.now += 100
     assert "with 10 more" not in show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_the_form_of_a_stop_says_how_long_epochs_have_and_what_is_charged(fixed):
+    privacy = "{sweep_epsilon: 3, delta: 1e-4}" if fixed else "{epsilon: {log: [0.5, 10]}, delta: 1e-4}"
+    told = manifest_of(SPEC.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", privacy))
+    asked = Asked(view=View(sweep=RUNNING, trial="t0001"), manifest=told)
+    pages = [price_of(action, asked) for action in (Action.STOP, Action.STOP_TRIAL)]
+    whole = [f"which have {GRACE_SECONDS:g} seconds to end", "the epoch that it is in, which ends first"]
+    assert [said in page for said, page in zip(whole, pages, strict=True)] == [True, True]
+    assert ["is charged for all epochs that it plans" in page for page in pages] == [not fixed] * 2
+    assert ["begins anew if the sweep is resumed" in page for page in pages] == [not fixed, False]
+
+
+def test_trials_that_were_cut_off_before_their_first_score_begin_anew(sweep):
+    cut = next(id_ for id_, trial in sweep.trials.items() if trial.status == "interrupted")
+    silent = tuple(point for point in sweep.result.points if point.trial != cut)
+    bare = replace(sweep, result=replace(sweep.result, points=silent))
+    assert cut_off(replace(bare, drawn=frozenset([cut]))) == 1
+    assert cut_off(replace(bare, drawn=frozenset())) == 0, "it never began"
+    assert cut_off(replace(sweep, drawn=frozenset([cut]))) == 0, "it goes on from its last epoch"
 
 
 @pytest.mark.usefixtures("ended")

@@ -162,7 +162,7 @@ class TestBehindTheService:
         assert client.get("/").status_code == 200
         assert client.get(f"{STATE}?sweep={ENDED}").json()["state"] == "completed"
         links = re.findall(r'href="(/api[^"]*)"', client.get(f"/live/part/exports?sweep={ENDED}").text)
-        assert len(links) == 10
+        assert len(links) == 11
         for link in links:
             if not re.search("png|svg|pdf|papers", link):  # pictures need a browser, papers a model
                 assert client.get(link.replace("&amp;", "&")).status_code == 200, link

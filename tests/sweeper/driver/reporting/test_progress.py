@@ -10,6 +10,7 @@ from sweeper.driver.reporting.progress import (
     NOTHING_TO_DO,
     NOTHING_TRAINS,
     Display,
+    Earlier,
     FrontScoring,
     RehearsalProgress,
     RunningTrial,
@@ -238,6 +239,10 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
         ({"done": 0, "failed": 0, "running": (), "rehearsals": rehearsing(0, 0.02)}, None),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 100.0}, 10.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 50.0}, 0.0),
+        ({"done": 4, "failed": 4, "running": (), "earlier": Earlier(4, 4.0)}, 180.0),
+        ({"done": 4, "failed": 4, "running": (), "earlier": Earlier(8, 8.0)}, None),
+        ({"done": 4, "failed": 4, "running": (), "earlier": Earlier(6, 8.5)}, None),
+        ({"done": 4, "failed": 4, "running": (), "ends": True}, None),
     ],
 )
 def test_the_time_left_is_estimated_from_what_is_done(more, seconds):
