@@ -64,6 +64,7 @@ class FigureKind(Generic[D, I]):
         rows: returns them as a table; None where there is no such table.
         info_at: computes the numbers for another certificate, which the radius slider of the live page names.
         gestures: what a pointer does with it, for pages alone; each sentence begins with a space.
+        gestures_here: what it does with this data alone, likewise.
         remarks: what the caption says of this data alone: how to read what not every sweep has, and what of very much
             data the figure omits. Each sentence begins with a space.
         topic: which tab of the live page shows it.
@@ -86,6 +87,7 @@ class FigureKind(Generic[D, I]):
     rows: Callable[[I], Table] | None = None
     info_at: Callable[[D, str], I] | None = None
     gestures: str = ""
+    gestures_here: Callable[[D], str] = lambda _: ""
     remarks: Callable[[D], str] = lambda _: ""
     topic: Topic = Topic.SEARCH
     wide: bool = False

@@ -67,7 +67,8 @@ def build(
 
 def _words(kind: FigureKind[D, Any], data: D) -> Html:
     """What a figure shows of this data and what privacy depends on; how to read it opens, unless it is all there is."""
-    reading, found = kind.reading(data) + kind.gestures, kind.found(kind.info(data))
+    reading = kind.reading(data) + kind.gestures + kind.gestures_here(data)
+    found = kind.found(kind.info(data))
     if not found:
         return tag("figcaption", " ".join(filter(None, (kind.terms, reading))))
     opened = tag("details", tag("summary", "How to read this figure"), tag("p", reading))

@@ -42,6 +42,7 @@ class RunLine:
     price: Price | None  # of the sweep, None where it is not known
     trials: int  # that the sweep trained
     tested: tuple[Tested, ...]  # its best model that is scored on test rows
+    place: int = 0  # of its spec among all that are compared, which gives colour and mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,11 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
     """Compute the overlay of the fronts with an objective on the vertical axis."""
     name = objective.name
     lines = []
-    for group in comparison.groups:
+    for place, group in enumerate(comparison.groups):
         for run in group.runs:
             steps = staircase((*run.front.front_points, *run.front.points), name, objective.direction)
             on_test = best_tested(run.front, steps, name)
-            lines.append(RunLine(group.name, run.label, steps, run.front.price, run.front.trials_begun, on_test))
+            lines.append(RunLine(group.name, run.label, steps, run.front.price, run.front.trials_begun, on_test, place))
     return OverlayInfo(
         **compared(comparison, f"{label(name)} against {OWN}", objective=name),
         objective=name,
@@ -108,15 +109,16 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         entry: _terms([line for line, one in zip(info.lines, entries, strict=True) if one == entry])
         for entry in entries
     }
-    places = list(dict.fromkeys(entries))
+    own = range(len(entries)) if apart else [line.place for line in info.lines]
+    places = dict(zip(entries, own, strict=True))
     on_test: list[tuple[tuple[Tested, ...], str]] = []
     are_few = len(info.lines) <= _FEW_LINES
     tints = [_TINTS[entries[:i].count(entry) % len(_TINTS)] for i, entry in enumerate(entries)]
     has_explorers = any(step.is_explorer for line in info.lines for step in line.steps)  # which have open marks
     is_open = [are_few and tint == _TINTS[1] and not has_explorers for tint in tints]
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
-        mark = SYMBOLS[places.index(entry) % len(SYMBOLS)] + "-open" * is_open[i]
-        look = theme.hue(places.index(entry)), mark
+        mark = SYMBOLS[places[entry] % len(SYMBOLS)] + "-open" * is_open[i]
+        look = theme.hue(places[entry]), mark
         name = f"{escape(entry)} ({terms[entry]})"
         if are_few and entries.count(entry) > 1:
             name = f"{escape(entry)}, run {entries[: i + 1].count(entry)} ({_terms([line])})"

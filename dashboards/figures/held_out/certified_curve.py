@@ -93,11 +93,13 @@ def _top(info: LinesInfo) -> float:
 
 def _remarks(data: SweepData) -> str:
     found = info(data)
-    cut = any(line.x[-1] > _end(found) for line in found.lines)
-    nothing = f"{100 * _NEXT_TO_NOTHING:g} %"
-    beyond = f" Beyond the axis no released curve is above {nothing}; a double click shows all radii."
+    beyond = f" Beyond the axis no released curve is above {100 * _NEXT_TO_NOTHING:g} %."
     begins = f" The vertical axis begins at {100 * _start(found):g} %." if _start(found) else ""
-    return _released.left_out(data, _whole) + begins + (beyond if cut else "")
+    return _released.left_out(data, _whole) + begins + (beyond if _is_cut(found) else "")
+
+
+def _is_cut(info: LinesInfo) -> bool:
+    return any(line.x[-1] > _end(info) for line in info.lines)
 
 
 def _whole(curves: ReleasedCurves) -> ReleasedCurves:
@@ -126,6 +128,7 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    gestures_here=lambda data: " A double click shows all radii." if _is_cut(info(data)) else "",
     remarks=_remarks,
     topic=Topic.ROBUSTNESS,
     wide=True,

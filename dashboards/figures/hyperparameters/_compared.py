@@ -35,7 +35,8 @@ _ON_ROWS = (
     " Each row is scored once, by a model trained on the other half. The interval is Wilson's, where it is widest; it "
     "leaves out how much trainings differ, and the best epoch of several scores a little too high."
 )
-_STARS = " Stars are configurations that were trained afterwards; point at one to see as which trial."
+_STARS = " Stars are configurations that were trained afterwards."
+_POINT_AT_STARS = " Point at a star to see as which trial it was trained."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,11 @@ def half_width_of(data: SweepData) -> float | None:
 def trained_in_words(data: SweepData, words: str = _STARS) -> str:
     """Return what a caption says of rehearsed configurations that were trained; empty where none was."""
     return words if data.compares_rehearsals and any(one.trials for one in data.rehearsals) else ""
+
+
+def gestures_of(data: SweepData) -> str:
+    """Return what a pointer does with rehearsed configurations that were trained; empty where none was."""
+    return trained_in_words(data, _POINT_AT_STARS)
 
 
 def terms_of(data: SweepData, shown: Compared) -> str:

@@ -18,6 +18,7 @@ from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import (
     explained_in_words,
     explained_share,
+    gestures_of,
     half_width_of,
     remarks_of,
     trained_in_words,
@@ -226,6 +227,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    gestures_here=gestures_of,
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs=(

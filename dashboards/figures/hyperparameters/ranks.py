@@ -16,7 +16,7 @@ from dashboards.figures._comparable import RIM, name_rims, symbols
 from dashboards.figures._scores import interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
-from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import gestures_of, half_width_of, remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
@@ -173,6 +173,7 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    gestures_here=gestures_of,
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs="four trials with points and two hyperparameters that differ",

@@ -14,7 +14,7 @@ from dashboards.figures._shades import differ, shaded_marker
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import _content
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import gestures_of, remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._content import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
@@ -154,6 +154,7 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    gestures_here=gestures_of,
     remarks=lambda data: (
         _staged(data) + trained_in_words(data) + order_in_words(data) + _panels(data) + remarks_of(data, DRAWN_TRIALS)
     ),

@@ -120,7 +120,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         name = f"best {label(info.utility)}"
         width = _BROAD[info.narrow]
-        sure = "its 95 % CI" if info.narrow else f"95 % CI of the best, {info.sure_as}"
+        sure = "95 % CI of the best" if info.narrow else f"95 % CI of the best, {info.sure_as}"
         figure.add_traces(band(info.steps, last, theme.grid, name=sure))
         lines = step_lines(info.steps, last, theme.line, name=name, width=width)
         figure.add_traces([line.update(legendrank=FIRST_IN_LEGEND) for line in lines])
@@ -347,8 +347,8 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     }
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = _best_in_words(info, best).replace(" at own epsilon", "<br>at own epsilon")
-    star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
-    return star.update(showlegend=not info.narrow)
+    name = f"{escape(best.trial)} at its best" if info.narrow else name
+    return marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
 
 
 def _best_in_words(info: TrajectoriesInfo, best: Point) -> str:
@@ -372,8 +372,15 @@ def _bar_of_best(info: TrajectoriesInfo, best: Point, interval: Interval, theme:
 
 def _remarks(data: SweepData) -> str:
     said, found = "", info(data)
+    if found.stages:
+        said += " Trials that are the best at no epsilon are pale."
+    elif len(found.trajectories) > NAMED_TRIALS:
+        said += (
+            " The best trial stands out, with up to two whose scores lie in its interval; others are pale from where "
+            "they are the best for the last time."
+        )
     if beyond := outside(found):
-        said += f" A double click shows what lies {beyond}."
+        said += f" Some points lie {beyond}."
     if any(point.made_from for point in data.points):
         said += " Lines pass the better of the last weights and averages of them (free points)"
         said += ", but for noisy scores the last weights." if is_noisy(data.result) else "."
@@ -387,6 +394,10 @@ def _remarks(data: SweepData) -> str:
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour, a later one a wider line."
     return said + intervals_in_words(data) + open_marks(data)
+
+
+def _gestures(data: SweepData) -> str:
+    return " A double click shows what lies outside the axes." if outside(info(data)) else ""
 
 
 def _found(info: TrajectoriesInfo) -> str:
@@ -404,10 +415,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
         "One line per trial through its epochs; the mark at the end says how the trial ended: a circle is completed, "
-        "a square was stopped. Of more than five trials of one stage the best one stands out, with up to two whose "
-        "scores lie in its interval; others are pale from where they are the best for the last time. Of several "
-        "stages, trials that are the best at no epsilon are pale. A star is the best point. The broad pale steps are "
-        "the best of all trials within each epsilon."
+        "a square was stopped. A star is the best point. The broad pale steps are the best of all trials within each "
+        "epsilon."
     ),
     terms=(
         "Own epsilon is that of one training if its configuration and epoch were fixed in advance; who publishes the "
@@ -418,6 +427,7 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    gestures_here=_gestures,
     remarks=lambda data: (
         _remarks(data) + omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them")
     ),

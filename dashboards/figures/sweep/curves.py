@@ -296,22 +296,30 @@ def _found(info: CurvesInfo) -> str:
     return said
 
 
+def _looks(info: CurvesInfo) -> str:
+    """What colours and marks stand for."""
+    if info.stages:
+        return " Each stage of the budget has its colour and mark."
+    if len(info.curves) <= HUES:
+        return ""  # the legend names each
+    colours = " Colours are those of their own epsilons." if differ(_last_epsilons(info)) else ""
+    return f"{colours} The best trial stands out."
+
+
 FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     name="curves",
     heading="The trials over their epochs",
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
-    caption=(
-        "One line per trial, one point per epoch; where the budget is cut into stages, each has its colour and mark, "
-        "else each of a few trials. Many trials have the colours of their own epsilons, where these differ, and the "
-        "best stands out."
-    ),
+    caption=("One line per trial, one point per epoch."),
     position=72,
     found=_found,
     info=info,
     plot=plot,
     rows=rows,
     remarks=lambda data: (
-        bars_in_words(data) + omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them")
+        _looks(info(data))
+        + bars_in_words(data)
+        + omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them")
     ),
     topic=Topic.TRIALS,
 )

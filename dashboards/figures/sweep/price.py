@@ -27,7 +27,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._references import Reference, draw_references, references
-from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._scores import VALIDATION, intervals_in_words
 from dashboards.figures._staircases import EXPLORER, Step, best_in_words, rows_axis, staircase, step_lines, step_row
 from dashboards.figures._tested import ON_TEST, Tested, crosses_in_words, crosses_of_lines, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
@@ -153,7 +153,8 @@ def _traces(
         paid = show_epsilon(value.best.epsilon)
         whose = f"{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         reached = show(value.name, value.best.value) + in_parentheses(value.name, value.best.interval)
-        words = f"{name}, {_SWEEP} {paid}: {reached}" + ("" if info.narrow else f", {whose}")
+        scored = f"{name} ({VALIDATION})" if info.narrow else name  # which the axis says on a page
+        words = f"{scored}, {_SWEEP} {paid}: {reached}" + ("" if info.narrow else f", {whose}")
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
         text = f"{_SWEEP}: epsilon {paid}<br>{name} {reached}<br>{whose}"
         marker = {"size": 8, "color": color, "symbol": symbol}
@@ -172,6 +173,15 @@ def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter
 def _untested(data: SweepData) -> str:
     """Why a mark has no cross, where another has one."""
     return " A mark without a cross is a model that is not scored on test rows." * _is_one_untested(info(data).values)
+
+
+def _drawn(info: PriceInfo) -> str:
+    """The price, and what line a score is compared with where one is drawn."""
+    paid = next((value.best.epsilon for value in info.values if value.best is not None), None)
+    words = "" if paid is None else f" The price of the sweep is epsilon {show_epsilon(paid)}{info.doubt}."
+    low, high = _span(info) or (-inf, inf)
+    is_near = any(low <= line.value <= high for line in info.lines)
+    return words + " Dashes and dots: what it is compared with, which the legend names." * is_near
 
 
 def _doubt(data: SweepData, price: Price | None) -> str:
@@ -197,8 +207,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     caption=(
         "Solid: the first objective beside epsilon. Thick: the best model of this sweep by each score, at its price. "
         "Thin: the best points at their own epsilon. The gap between the last step of a thin line and the price pays "
-        "for the other trainings, for spare steps, and for later epochs that gave no better model. Dashes and dots: "
-        "the majority-class baseline, where it is near."
+        "for the other trainings, for spare steps, and for later epochs that gave no better model."
     ),
     terms=(
         "A smaller budget buys no model. An own epsilon holds for one training whose configuration and epoch were "
@@ -211,7 +220,8 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     rows=rows,
     awaits="The price beside own epsilons,<br>as soon as a trial has finished its first epoch",
     remarks=lambda data: (
-        (" Dashed: what is certified." if data.certificate else "")
+        _drawn(info(data))
+        + (" Dashed: what is certified." if data.certificate else "")
         + intervals_in_words(data)
         + crosses_in_words(data.result, data.utility)
         + _untested(data)

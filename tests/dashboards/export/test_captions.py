@@ -82,6 +82,12 @@ def test_a_caption_is_written_beside_its_picture(sweep, tmp_path, monkeypatch):
     assert FIGURES["front"].gestures not in caption, "a paper has no pointer"
 
 
+@pytest.mark.parametrize("name", sweep_figures())
+def test_no_caption_says_what_a_pointer_does(sweep, name):
+    kind = sweep_figures()[name]
+    assert not re.search(r"click|point at|drag|hover", kind.reading(sweep), re.IGNORECASE)
+
+
 def test_a_page_has_no_caption_beside_it(sweep, tmp_path):
     paper = Paper.of(None, None, None, title=True, caption=True)
     with pytest.raises(ExportError, match="for a picture"):

@@ -265,7 +265,9 @@ def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_captio
     low, high = trajectories.plot(trajectories.info(make(20))).layout.yaxis.range
     assert 0.7 < low < 0.8 < 0.9 < high
     remarks = FIGURES["trajectories"].remarks
-    assert "A double click shows what lies outside the axes: 1 below, of 20 points." in remarks(make(20))
+    assert "Some points lie outside the axes: 1 below, of 20 points." in remarks(make(20))
+    gestures = FIGURES["trajectories"].gestures_here
+    assert (gestures(make(20)), gestures(make(19))) == (" A double click shows what lies outside the axes.", "")
     low, high = trajectories.plot(trajectories.info(make(19))).layout.yaxis.range
     assert low < 0.1 < 0.9 < high, "more than 5 % of the points are not few"
     assert "outside" not in remarks(make(19))
@@ -467,7 +469,7 @@ def test_how_sure_the_best_score_is_at_each_epsilon_is_a_band_around_it(small):
     low, high, *_ = trajectories.plot(known).data
     assert (low.x, low.y) == ((1, 2, 2 * 1.12), pytest.approx((0.5, 0.6, 0.6)))
     assert (high.y, high.fill, high.name) == ((0.9, 0.9, 0.9), "tonexty", "95 % CI of the best, ignoring selection")
-    assert trajectories.plot(replace(known, narrow=True)).data[1].name == "its 95 % CI"
+    assert trajectories.plot(replace(known, narrow=True)).data[1].name == "95 % CI of the best"
     assert {trace.line.shape for trace in (low, high)} == {"hv"}
 
 

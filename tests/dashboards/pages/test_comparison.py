@@ -277,6 +277,16 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     assert ONE_RUN in build_comparison(alone)
 
 
+def test_a_sweep_has_one_colour_in_all_figures_beside_one_without_a_point(fronts):
+    empty = replace(fronts[0][1], sweep="empty", points=(), on_front=frozenset())
+    found = compare([("empty", empty), fronts[0], fronts[3]])
+    colours = [
+        {trace.marker.color for trace in kind.draw(found).data if trace.marker.symbol == "x" and trace.text}
+        for kind in (FIGURES["fronts"], FIGURES["hypervolumes"])
+    ]
+    assert colours == [{LIGHT.hue(1), LIGHT.hue(2)}] * 2
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, comparison, name):

@@ -665,10 +665,11 @@ def test_what_a_sweep_has_not_is_not_explained(sweep, small):
     assert "Certified radii are Euclidean" in str(sections.claim(sweep))
     front, price = (sweep_figures()[name] for name in ("front", "price"))
     assert price.remarks(plain) == ""
+    paid = f" The price of the sweep is epsilon {show_epsilon(sweep.result.price.epsilon)}."
     assert "better value in another" not in front.remarks(plain)
     assert "better value in another" in front.remarks(sweep)
     assert price.remarks(sweep).startswith(
-        " Dashed: what is certified. Crosses: the same models on test rows, which did not choose them"
+        f"{paid} Dashed: what is certified. Crosses: the same models on test rows, which did not choose them"
     )
 
 

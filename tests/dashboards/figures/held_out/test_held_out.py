@@ -309,11 +309,12 @@ def test_the_axis_of_radii_ends_where_nothing_is_certified_any_more(small):
     )
     sweep = small([point(1, far)])
     assert certified_curve.plot(certified_curve.info(sweep)).layout.xaxis.range == (0, 1.5)
-    assert "no released curve is above 2 %; a double click shows all radii" in certified_curve.FIGURE.remarks(sweep)
+    assert "no released curve is above 2 %." in certified_curve.FIGURE.remarks(sweep)
+    assert certified_curve.FIGURE.gestures_here(sweep) == " A double click shows all radii."
     assert [row["radius"] for row in certified_curve.rows(certified_curve.info(sweep))] == list(radii)
     whole = small([point(1)])
     assert certified_curve.plot(certified_curve.info(whole)).layout.xaxis.range == (0, 1.0)
-    assert certified_curve.FIGURE.remarks(whole) == ""
+    assert certified_curve.FIGURE.remarks(whole) == certified_curve.FIGURE.gestures_here(whole) == ""
 
 
 def _texts(figure):
