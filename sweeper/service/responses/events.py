@@ -9,7 +9,7 @@ for all streams.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +203,7 @@ class _NewRecords:
 
 
 class _RecordReader:
-    """The rows of one sweep as texts; those of running trials are None."""
+    """The rows of one sweep as texts; those of running trials are None, and those that say again how one ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._tail = folder, SweepTail(SweepFolder(folder))
@@ -219,10 +219,17 @@ class _RecordReader:
             trials, points = self._trials.read()[0], self._points.read()[0]
         is_news = bool(trials or points)
         shown = self._estimate(points) if points else points
-        return _NewRecords([to_text(row) for row in shown], [_end(row) for row in trials], is_fresh, is_news)
+        return _NewRecords([to_text(row) for row in shown], [self._end(row) for row in trials], is_fresh, is_news)
+
+    def _end(self, row: Row) -> str | None:
+        """Return how a trial ended; its row is written again once the tracking store has made its run."""
+        told = to_text({key: row.get(key) for key in ("id", "status", "reason")}) if has_ended(row) else None
+        known, self._ends[row["id"]] = self._ends.get(row["id"]), told
+        return None if told == known else told
 
     def _open(self) -> None:
         self._points, self._trials = JsonlTail(self._folder / "points.jsonl"), JsonlTail(self._folder / "trials.jsonl")
+        self._ends: dict[str, str | None] = {}
 
     def _estimate(self, rows: list[Row]) -> list[Row]:
         """Return rows of points with estimates in place of noisy scores, as the route of points gives them."""
@@ -233,10 +240,6 @@ class _RecordReader:
         points = estimate_points(self._tail.points.values(), self._tail.trials, stages)
         found = {point.key: point for point in points}
         return [dump(found[parse(Point, row).key]) for row in rows]
-
-
-def _end(row: Mapping[str, Any]) -> str | None:
-    return to_text({key: row.get(key) for key in ("id", "status", "reason")}) if has_ended(row) else None
 
 
 def _count_rows(path: Path) -> int:

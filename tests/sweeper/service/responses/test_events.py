@@ -98,6 +98,18 @@ def test_a_client_that_has_an_end_is_told_what_came_since(client, folder, make_p
     assert client.get(URL, headers={"Last-Event-ID": "5.4.end"}).status_code == 200
 
 
+def test_the_end_of_a_trial_is_told_once_though_its_row_is_written_again(client, folder):
+    """As when the tracking store has made its run."""
+    whole = parsed(client.get(URL).text)
+    for trial in folder.trials().values():
+        folder.save_trial(replace(trial, run_id="abc"))
+    again = parsed(client.get(URL).text)
+    assert [event for event in again if event[0] == "trial"] == [event for event in whole if event[0] == "trial"]
+    assert again[-1][1] == "4.6.end"
+    folder.save_trial(replace(folder.trials()["t0002"], status=TrialStatus.FAILED))
+    assert [data["status"] for kind, _, data in parsed(client.get(URL).text) if kind == "trial"][2:] == ["failed"]
+
+
 def test_the_end_of_a_sweep_that_never_began_has_no_rows(tmp_path):
     assert Position.parse("0.0.end").is_last(tmp_path)
     assert not Position.parse("0.0").is_last(tmp_path)
