@@ -88,6 +88,10 @@ class UnknownSweepError(SweeperError, LookupError):
     """The service knows no sweep, trial or file of that name."""
 
 
+class UnknownTrialError(RecordError):
+    """A sweep has no trial of that name."""
+
+
 class UnknownAccountError(SweeperError, LookupError):
     """The service has no account of that name."""
 

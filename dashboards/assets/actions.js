@@ -48,6 +48,7 @@
     return answer;
   };
 
+  let told;
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     if (!form.matches("form.act")) return;
@@ -63,6 +64,8 @@
       const done = byId("done");
       done.textContent = form.dataset.done;
       done.hidden = false;
+      clearTimeout(told);
+      told = setTimeout(() => (done.hidden = true), 15000);
       scrollTo({ top: 0 });
       byId("content").focus();
     } catch (error) {

@@ -111,7 +111,7 @@ def sweep_header(
     steered = tag("p", "Steered to: ", ", ".join(region), class_="test") if region else None
     answers = _answers(
         _answer("What does it achieve?", *_achieves(data, standing)),
-        _answer("What is its price?", *_costs(data, standing)),
+        _answer("What is its price?", *_costs(data, trains=standing.runs and not progress.scores)),
         _answer(
             "Is it still running?",
             _running(standing, progress),
@@ -276,13 +276,13 @@ def _bar(data: SweepData, standing: Standing, progress: Progress) -> Html | None
     return None
 
 
-def _costs(data: SweepData, standing: Standing) -> list[Child]:
+def _costs(data: SweepData, *, trains: bool) -> list[Child]:
     price = total_price(data)
     if data.result.claim.exploratory:
         return [_big("no guarantee", "exploratory"), tag("p", "Something was used that was not paid for.")]
-    if price is None:
-        return [tag("p", "Nothing was spent yet.")]
-    more = f" {UPPER_BOUND}" if standing.runs and not price.fixed else ""
+    if price is None or not (price.fixed or price.epsilon):
+        return [tag("p", "Nothing is spent yet.")]
+    more = f" {UPPER_BOUND}" if trains and not price.fixed else ""
     course = FIXED if price.fixed else GROWS
     words = f"at {delta_text(data)}, whichever model you choose. {course}{more}"
     why = price.unproven and tag("details", tag("summary", "Why it is not proven"), tag("p", price.unproven))

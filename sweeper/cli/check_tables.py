@@ -12,7 +12,13 @@ from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
 from sweeper.planning.check import count_trials
-from sweeper.planning.preview import Preview, find_lack_of_gpus, find_lack_of_signal, find_loose_bounds
+from sweeper.planning.preview import (
+    Preview,
+    find_lack_of_gpus,
+    find_lack_of_privacy,
+    find_lack_of_signal,
+    find_loose_bounds,
+)
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import price
@@ -38,8 +44,8 @@ def render_check(
     lack = find_lack_of_gpus(plan)
     shown: list[RenderableType] = [Text(f"{plan.name}: {'valid, but not for this machine' if lack else 'valid'}.")]
     shown += [Text(lack, style="bold red")] if lack else []
-    if hidden := find_lack_of_signal(plan, previews):
-        shown.append(Text(f"{hidden}.", style="bold red"))
+    lacks = find_lack_of_privacy(plan, previews), find_lack_of_signal(plan, previews)
+    shown += [Text(f"{words}.", style="bold red") for words in lacks if words]
     lines = [plan.price_in_words, *_render_head(plan, data), *_render_baseline(plan)]
     shown += [Text(line) for line in (*lines, unchecked, find_loose_bounds(plan)) if line]
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []

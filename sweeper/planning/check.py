@@ -11,7 +11,14 @@ from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, clock, estimate, in_words
 from sweeper.planning.loaded import LoadedSpec
-from sweeper.planning.preview import Preview, find_lack_of_gpus, find_lack_of_signal, find_loose_bounds, preview
+from sweeper.planning.preview import (
+    Preview,
+    find_lack_of_gpus,
+    find_lack_of_privacy,
+    find_lack_of_signal,
+    find_loose_bounds,
+    preview,
+)
 from sweeper.planning.sources import AnySpec, as_spec, check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.rounding import number_of, round_up
@@ -48,10 +55,15 @@ class CheckedSpec:
         """What would be trained, on how many rows and about how long, in a few sentences."""
         words = count_trials(self.plan)
         parts = [_rows_in_words(self.plan, self.data), f"{words[0].upper()}{words[1:]}"]
-        parts += filter(None, [find_lack_of_signal(self.plan, self.previews)])
+        parts += self._lacks()
         if self.estimate is not None:
             parts.append(f"It takes about {clock(self.estimate.seconds)} on this machine")
         return "".join(f"{part}. " for part in parts).strip()
+
+    def _lacks(self) -> list[str]:
+        """Return of what there is too little, in sentences: privacy, or signal in the noise."""
+        found = find_lack_of_privacy(self.plan, self.previews), find_lack_of_signal(self.plan, self.previews)
+        return [*filter(None, found)]
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""
@@ -71,8 +83,7 @@ class CheckedSpec:
         yield plan.announcement
         if plan.advice:
             yield plan.advice
-        if lack := find_lack_of_signal(plan, self.previews):
-            yield f"{lack}."
+        yield from (f"{lack}." for lack in self._lacks())
         if self.unchecked:
             yield self.unchecked
         for number, one in enumerate(self.previews, start=1):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 
 import torch
 
@@ -26,7 +26,7 @@ from sweeper.trials.build import build_augmentation, build_loss, build_model
 
 LEAST_REACH = 10.0  # below it no training beat a constant prediction; measured, see docs/mathematics.md
 USUAL_REACH = 100.0  # at which small networks begin to
-MOST_EPSILON = 20.0  # that is named as one that would do
+MOST_EPSILON = 20.0  # that is named as one that would do; of a larger one it is said that it promises hardly anything
 _OWN_NOISE = ("privacy.epsilon", "privacy.noise_multiplier")
 _LOOSE = frozenset({"cpl", "shift-net"})  # architectures whose gradients stay far below their bounds
 
@@ -136,6 +136,23 @@ def find_loose_bounds(plan: SweepPlan) -> str:
         f"Gradients of {' and '.join(loose)} stay far below their bounds, which noise follows: with "
         "training.sensitivity_fraction 1 the noise is several times as large as it has to be; search "
         "sensitivity_fraction: {log: [0.03, 0.3]}"
+    )
+
+
+def find_lack_of_privacy(plan: SweepPlan, previews: Sequence[Preview]) -> str:
+    """Return that an epsilon promises hardly anything, empty where none is above `MOST_EPSILON`.
+
+    An attacker whose false alarms have probability f finds at most a share ``exp(epsilon) f + delta`` of the rows,
+    which rules out nothing from ``f = exp(-epsilon)`` on.
+    """
+    budget, own = plan.spending.budget, [one.claims[-1].epsilon for one in previews if one.claims]
+    known = [*own, 0.0 if budget is None else budget.epsilon]
+    epsilon = max(filter(isfinite, known))  # what has none trains without privacy, which is said
+    if epsilon <= MOST_EPSILON:
+        return ""
+    return (
+        f"Epsilon {round_up(epsilon)} promises hardly anything: it rules out no attacker who finds every row with one "
+        "false alarm in a hundred million; people use 1 to 10"
     )
 
 

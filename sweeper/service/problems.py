@@ -29,6 +29,7 @@ from sweeper.errors import (
     UnknownAccountError,
     UnknownFigureError,
     UnknownSweepError,
+    UnknownTrialError,
     public_sentence,
 )
 from sweeper.specification.fields.messages import told_without_value
@@ -56,6 +57,7 @@ INTERNAL = "Something went wrong here; the log of the service has it under reque
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
     (UnknownAccountError, 404),
+    (UnknownTrialError, 404),
     (AccountError, 402),
     (UnknownFigureError, 404),
     (EmptyFigureError, 409),

@@ -239,14 +239,16 @@ class RemoteSweep:
         self._change("/stop" if trial is None else f"/trials/{trial}/stop")
 
     @called_by_users()
-    def resume(self) -> None:
-        """Resume it after it was stopped, interrupted or has failed."""
+    def resume(self) -> "RemoteSweep":
+        """Resume it after it was stopped, interrupted or has failed, and return it."""
         self._change("/resume")
+        return self
 
     @called_by_users()
-    def extend(self, trials: int) -> None:
-        """Run it on until it has so many trials in all."""
+    def extend(self, trials: int) -> "RemoteSweep":
+        """Run it on until it has so many trials in all, and return it."""
         self._change("/extend", {"trials": trials})
+        return self
 
     @called_by_users()
     def enqueue(self, configuration: Mapping[str, object]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
 from sweeper.adapters import dump, read
-from sweeper.errors import FAILURES_NAME, RecordError
+from sweeper.errors import FAILURES_NAME, RecordError, UnknownTrialError
 from sweeper.records import Point, PointKey, Trial, name_trial
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import DriverLock
@@ -267,12 +267,12 @@ def _records(kind: type[R], rows: Iterable[Mapping[str, object]], path: Path, fi
     return [read(kind, row, f"on line {number} of {path}", "restore the file") for number, row in numbered]
 
 
-def unknown_trial(folder: Path, asked: str, trials: Collection[str]) -> RecordError:
+def unknown_trial(folder: Path, asked: str, trials: Collection[str]) -> UnknownTrialError:
     """Return what says that a sweep has no such trial, with the one that may be meant, or those that it has."""
     known = f"it has {min(trials)} to {max(trials)}" if trials else "it has none yet"
     if asked.isdecimal() and (near := name_trial(int(asked))) in trials:
         known = f"did you mean {near!r}?"
-    return RecordError(f"Expected a trial of {folder}, got {asked!r}; {known}")
+    return UnknownTrialError(f"Expected a trial of {folder}, got {asked!r}; {known}")
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:

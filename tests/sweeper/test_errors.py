@@ -87,6 +87,7 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
             "UnexpectedValueError",
             "ArgumentError",
             "RecordError",
+            "UnknownTrialError",
             "PickError",
         ),
         *(

@@ -11,10 +11,11 @@ from clipless.audits.finding import AuditKind, Finding
 from dashboards.figures.search import trajectories
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE, Asked, price_of
-from dashboards.live.header import Pace, Progress, _detail, offered, waiting_header
+from dashboards.live.header import Pace, Progress, _costs, _detail, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Action, View
+from dashboards.pages._html import join
 from dashboards.summary import best_of, cut_off, trials_done
 from dashboards.text import show_epsilon, show_test, show_value
 from sweeper.backend.endings import GRACE_SECONDS
@@ -366,6 +367,14 @@ def test_the_form_of_an_extension_says_the_price_to_come_where_nothing_fixes_it(
     assert hidden.selects_privately
     clock.now += 100
     assert "with 10 more" not in show("part", "action", View(sweep=ENDED, action=Action.EXTEND), WRITER)
+
+
+def test_while_nothing_is_drawn_there_is_no_price_and_behind_the_last_trial_no_bound(sweep):
+    nothing = {name: replace(one, epsilon=0.0, events=0) for name, one in sweep.result.ledger.items()}
+    silent = replace(sweep, result=replace(sweep.result, ledger=nothing))
+    assert str(join(_costs(silent, trains=True))) == "<p>Nothing is spent yet.</p>"
+    costs = [str(join(_costs(sweep, trains=trains))) for trains in (True, False)]
+    assert [UPPER_BOUND in words for words in costs] == [True, False]
 
 
 @pytest.mark.parametrize("fixed", [False, True])

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from sweeper.cli.check_tables import render_check
 from sweeper.cli.commands.specs import check
 from sweeper.errors import SweeperError
 from sweeper.planning.make import make_sweep_plan
-from sweeper.planning.preview import find_lack_of_signal, find_loose_bounds
+from sweeper.planning.preview import find_lack_of_privacy, find_lack_of_signal, find_loose_bounds
 from sweeper.privacy.baselines import Baselines
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
@@ -91,6 +92,27 @@ def test_a_budget_whose_noise_hides_all_rows_is_warned_of(privacy, said):
         assert lack.endswith("here an epsilon of about 0.23")
         few = replace(found.plan, population=10)
         assert find_lack_of_signal(few, found.previews).endswith("usually need 100: here too few rows")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"sweep_epsilon": 30.0, "delta": 1e-4}, True),
+        ({"epsilon": 30.0, "delta": 1e-4}, True),
+        ({"sweep_epsilon": 20.0, "delta": 1e-4}, False),
+        ({"epsilon": None, "delta": None}, False),
+    ],
+)
+def test_an_epsilon_that_promises_hardly_anything_is_warned_of(privacy, said):
+    method = "non-private" if privacy["delta"] is None else "clipless"
+    given = {name: value for name, value in privacy.items() if value is not None}
+    found = sweeper.check(small_content(privacy=given, training={"method": method}), measure=False)
+    lack = find_lack_of_privacy(found.plan, found.previews)
+    lines = map(str, render_check(found.plan, found.data, found.previews).renderables)
+    assert (
+        bool(re.fullmatch(r"Epsilon (30|29\.\d+) promises hardly anything: it rules out no attacker .*", lack)) is said
+    )
+    assert [bool(lack) and f"{lack}." in lines, lack in found.course] == [said, True]
 
 
 def _check_own_table(folder, ranges, **data):

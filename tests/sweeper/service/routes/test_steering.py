@@ -132,7 +132,7 @@ def test_a_trial_gets_notes_and_tags(client, make_sweep):
     notes = read_notes(folder.path)["t0001"]
     assert [(one.text, one.by) for one in notes.texts] == [("good", "a local user"), ("<b> better", "a local user")]
     assert [(key, one.text, one.by) for key, one in notes.tags] == [("seen", "yes", "a local user")]
-    assert is_problem(client.post(f"{URL}/{DONE}/trials/t0009/note", json={"text": "x"}), 409, "t0001 to t0002")
+    assert is_problem(client.post(f"{URL}/{DONE}/trials/t0009/note", json={"text": "x"}), 404, "t0001 to t0002")
     assert is_problem(client.post(f"{URL}/{DONE}/trials/t0001/tag", json={"key": "mlflow.x", "value": ""}), 409)
     assert str(folder.path.parent) not in client.post(f"{URL}/{DONE}/trials/t0009/note", json={"text": "x"}).text
 
