@@ -238,6 +238,7 @@ class Display:
         self._printed_at: float | None = None
         self._printed_phase: Phase | None = None
         self._printed_quarter = 0  # of that phase
+        self._printed_best: Point | None = None
         self._live = (
             Live(
                 console=self._console,
@@ -263,7 +264,8 @@ class Display:
         self._progress, self._updated_at = progress, self._now()
         self._start()
         if self._live is None and self._is_due(progress):
-            self.tell(line(progress))
+            self.tell(line(progress, self._printed_best))
+            self._printed_best = progress.best
 
     def _is_due(self, progress: SweepProgress) -> bool:
         """Whether a line is due, which is then taken for printed: of a new phase, a quarter of it, or a while later."""
@@ -358,8 +360,8 @@ def render(progress: SweepProgress) -> RenderableType:
     return Group(*parts)
 
 
-def line(progress: SweepProgress) -> str:
-    """Return a state as one plain line.
+def line(progress: SweepProgress, told: Point | None = None) -> str:
+    """Return a state as one plain line; its best point in short if it is the one that was told.
 
     >>> line(SweepProgress(name="digits", total=16, done=3, failed=1, elapsed_seconds=20))
     'digits: 3 of 16 trials done, 1 failed; 0:20 elapsed, about 1:00 left'
@@ -370,7 +372,7 @@ def line(progress: SweepProgress) -> str:
         return f"{progress.name}: {_rehearsing(progress.rehearsals, progress)}"
     parts = [_starting(progress)] if progress.phase is Phase.STARTING else []
     parts.append(_counts(progress))
-    parts += _best_so_far(progress)
+    parts += ["best as before"] if told is not None and progress.best == told else _best_so_far(progress)
     parts += [progress.volume_in_words] if progress.front and progress.volume_in_words else []
     parts += [] if progress.scoring is None else [progress.scoring.in_words]
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
@@ -514,8 +516,7 @@ def _rehearsing(rehearsals: RehearsalProgress, progress: SweepProgress) -> str:
     if progress.phase is Phase.STARTING:
         of_all = number_of(rehearsals.total, "configuration")
         return f"{_starting(progress)} to rehearse {of_all}, {_times(progress)}"
-    parts = [f"rehearsing {rehearsals.done}/{rehearsals.total}"]
-    parts += [] if rehearsals.done else [f"{100 * rehearsals.fraction:.0f} % of their epochs"]
+    parts = [f"rehearsing {rehearsals.done}/{rehearsals.total}", f"{100 * rehearsals.fraction:.0f} % of their epochs"]
     if (utility := progress.utility) is not None:
         known = [(one.id, one.best.values[utility.name]) for one in rehearsals.ranked if one.best is not None]
         best_id, value = max(known, key=lambda pair: utility.direction.sign * pair[1], default=("", 0.0))

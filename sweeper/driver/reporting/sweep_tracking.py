@@ -145,10 +145,12 @@ def _name_results(front: Front) -> dict[str, str]:
 def _name_sweep(front: Front, folder: str) -> dict[str, str]:
     """Return the name of a run of a sweep: its result and its price first, in few letters, for lists cut names."""
     price, found = front.ledger.get("winner"), _best_point(front)
-    if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
+    if price is None or not price.released or front.claim.exploratory or not tells_own_epsilons(front):
         return {}
-    judged = next(one.name for one in front.objectives if one.name != "epsilon")
     cost = f"eps {'≈' if price.doubt else ''}{round_up(price.epsilon)}{price.doubt}"
+    if not found:
+        return {NAME_TAG: f"no point, {cost}, {folder}"} if front.total == 0 else {}
+    judged = next(one.name for one in front.objectives if one.name != "epsilon")
     return {NAME_TAG: f"{name_result(found[0], judged, front.claim, cost)}, {folder}"}
 
 

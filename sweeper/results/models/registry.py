@@ -233,7 +233,7 @@ def describe(picked: Picked, takes: str) -> str:
     card, point = picked.card.content, picked.point
     winner = card.ledger["winner"].to_price()
     price = f"Epsilon {round_up(winner.epsilon)} at delta {exactly(card.guarantee.delta)}"
-    named = f"{price} (price of the sweep){winner.doubt}"
+    named = f"{price} (price of the sweep{', not proven' if winner.unproven else ''})"
     parts = ["Exploratory: no guarantee", price] if card.exploratory else [named]
     if card.guarantee.selected is None:
         own = round_up(card.guarantee.fixed_in_advance.epsilon)

@@ -146,7 +146,8 @@ def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_
     assert "rank score" in text
     assert "hypervolume" not in text
     assert line(shown) == (
-        "digits: rehearsing 2/16, best accuracy 0.900 on public rows (c0002), 1:00 elapsed, about 3:00 until training"
+        "digits: rehearsing 2/16, 25 % of their epochs, best accuracy 0.900 on public rows (c0002), 1:00 elapsed, "
+        "about 3:00 until training"
     )
 
 
@@ -269,6 +270,8 @@ def test_without_a_terminal_a_line_is_printed_now_and_then():
             display.update(state(elapsed_seconds=now[0]))
     lines = console.file.getvalue().splitlines()
     assert [text.split("; ")[-1].split(",")[0] for text in lines] == ["0:00 elapsed", "0:31 elapsed"]
+    assert [text.split("; ")[1].split(" ")[0] for text in lines] == ["best", "best"]
+    assert ["t0002" in text for text in lines] == [True, False], "the same point is not told twice"
 
 
 def test_without_a_terminal_a_new_phase_is_told_at_once():
