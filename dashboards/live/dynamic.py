@@ -216,7 +216,7 @@ class DynamicFragments:
             numbers = (0,)
         elif view.action is Action.EXTEND:
             numbers = (min(view.further, _MOST_FURTHER),) if view.further else _FURTHER
-        more = self._with_more(snapshot, numbers, left + anew) if numbers and not hides else {}
+        more = _price_with_more(snapshot, numbers, left + anew) if numbers and not hides else {}
         asked = forms.Asked(
             view=view,
             data=snapshot.data,
@@ -229,31 +229,6 @@ class DynamicFragments:
         )
         return forms.form(asked)
 
-    def _with_more(self, snapshot: Snapshot, numbers: tuple[int, ...], left: int) -> Mapping[int, float]:
-        """Return the price of a sweep that nothing fixes with those left and further trials, where it is known."""
-        data = snapshot.data
-        if data is None or data.result.claim.exploratory:
-            return {}
-        price = total_price(data)
-        if price is None or price.fixed or not isfinite(price.epsilon):
-            return {}
-
-        def make() -> Mapping[int, float]:
-            ledger = Ledger(snapshot.ledger)
-            charged, spending = ledger.charged_with(), ledger.spending
-
-            def cost(trials: int, like: Entry, *, tight: bool = False) -> float:
-                more = charged.with_more(left + trials, like)
-                return spending.prices(more, price.delta, tight=tight)["winner"].epsilon
-
-            distinct = {(entry.planned, entry.planned_scores): entry for entry in ledger.entries() if entry.drawn}
-            dearest = max(distinct.values(), key=lambda like: cost(numbers[-1], like), default=None)
-            return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in numbers}
-
-        with suppress(RecordError):
-            return snapshot.once(f"with {left} left and {numbers} more", make)
-        return {}
-
     def _manifest(self, snapshot: Snapshot) -> Manifest | None:
         """Return what ``sweep.json`` says of a sweep, None where it cannot be read."""
 
@@ -264,6 +239,32 @@ class DynamicFragments:
                 return None
 
         return snapshot.once("manifest", read)
+
+
+def _price_with_more(snapshot: Snapshot, numbers: tuple[int, ...], left: int) -> Mapping[int, float]:
+    """Return the price of a sweep that nothing fixes with those left and further trials, where it is known."""
+    data = snapshot.data
+    if data is None or data.result.claim.exploratory:
+        return {}
+    price = total_price(data)
+    if price is None or price.fixed or not isfinite(price.epsilon):
+        return {}
+
+    def make() -> Mapping[int, float]:
+        ledger = Ledger(snapshot.ledger)
+        charged, spending = ledger.charged_with(), ledger.spending
+
+        def cost(trials: int, like: Entry, *, tight: bool = False) -> float:
+            more = charged.with_more(left + trials, like)
+            return spending.prices(more, price.delta, tight=tight)["winner"].epsilon
+
+        distinct = {(entry.planned, entry.planned_scores): entry for entry in ledger.entries() if entry.drawn}
+        dearest = max(distinct.values(), key=lambda like: cost(numbers[-1], like), default=None)
+        return {} if dearest is None else {n: cost(n, dearest, tight=True) for n in numbers}
+
+    with suppress(RecordError):
+        return snapshot.once(f"with {left} left and {numbers} more", make)
+    return {}
 
 
 def _left(snapshot: Snapshot, manifest: Manifest) -> int:
