@@ -200,6 +200,7 @@ class SweepRun:
             self._before = _finished(self._recorder)
             self._plan = state_resumed(self._plan, self._data, self._recorder.resumed)
             self._describe(SweepStatus.RUNNING)
+        self._folder.take_up()
 
     @property
     def _has_final(self) -> bool:

@@ -29,7 +29,7 @@ class DriverLock:
         rebooted: whether rows that an earlier driver wrote last may be lost: it ran before this machine was started the
             last time, or on another one, or that is not known.
         copied: whether the folder is a copy, or was put back from one, so that what the sweep did since is not in it.
-        is_first_of_copy: whether no driver has taken up that copy yet.
+        is_first_of_copy: whether no driver has taken up that copy yet, with `take_up`.
 
     The first two stay so until a driver has come to its end: one that is killed may not have charged yet for what was
     lost.
@@ -40,9 +40,15 @@ class DriverLock:
         self._me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
         before = {} if is_first else _read(handle)
         moved = (before.get("boot"), before.get("host")) != (self._me["boot"], self._me["host"])
-        self.is_first_of_copy = not is_first and self._is_copy(before)
-        self.copied = self.is_first_of_copy or (not is_first and before.get("copied") is True)
+        is_copy = not is_first and self._is_copy(before)
+        self.copied = is_copy or (not is_first and before.get("copied") is True)
+        self.is_first_of_copy = is_copy or (not is_first and before.get("taken_up") is False)
         self.rebooted = not is_first and (self.copied or moved or before.get("rebooted") is not False)
+
+    def take_up(self) -> None:
+        """Write down that the copy, if it is one, has an id of its own from now on."""
+        self.is_first_of_copy = False
+        self.note()
 
     def note(self) -> None:
         """Write down how far the records are; a file that is shorter when the sweep resumes was put back."""
@@ -52,6 +58,7 @@ class DriverLock:
     def write(self, *, ended: bool = False) -> None:
         """Write who drives, and what tells this file from a copy."""
         lost = {"rebooted": self.rebooted and not ended, "copied": self.copied and not ended}
+        lost |= {"taken_up": not self.is_first_of_copy}
         for _ in range(_TRIES):  # each says when the one before was, as the file system tells the time
             found = os.fstat(self._handle)
             told = self._me | lost | {"inode": found.st_ino, "changed": found.st_ctime, "sizes": self._sizes()}

@@ -70,6 +70,11 @@ class SweepFolder:
         self._lock, self.lacks_rows, self.is_copy = lock, lock.rebooted, lock.copied
         self.is_first_of_copy = lock.is_first_of_copy
 
+    def take_up(self) -> None:
+        """Write down that the copy, if it is one, has an id of its own from now on."""
+        if self._lock is not None:
+            self._lock.take_up()
+
     def note(self) -> None:
         """Write down how far the records are, where this object drives the sweep."""
         if self._lock is not None:

@@ -10,12 +10,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from sweeper.errors import RecordError, one_line
-from sweeper.store.jsonl import JsonlFile
+from sweeper.store.jsonl import JsonlFile, replace_file, to_text
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
 FLUSH_PAUSES = 10.0  # and so many times as long as the last one took: trials need the processor more
@@ -59,6 +60,8 @@ class Outbox:
         self._clock = clock
         self._file = JsonlFile(path, patient=True)
         self.set_aside: list[str] = []  # a sentence for each file that was broken
+        for one in (path, ahead_of(path)):
+            self._head_anew(one)
         self._waiting = len(self._sound_rows(path))  # rows in the file
         self._in_hand: JsonRows = ()  # rows that are in neither the queue nor the file
         self._queue: queue.SimpleQueue[JsonRow] = queue.SimpleQueue()
@@ -186,6 +189,13 @@ class Outbox:
                 self._ahead_path.unlink(missing_ok=True)
                 self._ahead = JsonlFile(self._ahead_path, patient=True)
                 self._is_ahead_empty = True
+
+    def _head_anew(self, path: Path) -> None:
+        """Let rows that an earlier run left say that they belong where this one's do: its folder may be a copy."""
+        with suppress(RecordError):  # of a broken file, which is set aside
+            rows = JsonlFile(path).read()
+            if rows and to_text(rows[0]) != to_text(self._header):
+                replace_file(path, "".join(f"{to_text(row)}\n" for row in (self._header, *rows[1:])))
 
     def _sound_rows(self, path: Path) -> JsonRows:
         """Return the rows that wait in a file; a broken one is kept under another name, and is in nobody's way."""

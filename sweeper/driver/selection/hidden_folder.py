@@ -54,6 +54,20 @@ def hidden_of(public: Path) -> SweepFolder | None:
     return SweepFolder(beside(public.resolve())) if is_waiting(public) else None
 
 
+def check_has_not_ended(hidden: SweepFolder, leaving: Path) -> None:
+    """Refuse a selection if what is ``leaving`` it would replace the ledger of its end: it was put back.
+
+    Raises:
+        RecordError: it would.
+    """
+    public = public_folder(hidden)
+    if public is not None and public.ledger.exists() and SweepFolder(leaving).ledger.exists():
+        raise RecordError(
+            f"Expected a selection that has not ended, but its end is in {public.path}: {hidden.path} was put back "
+            "from a copy; remove it"
+        )
+
+
 def even_times(folder: Path) -> None:
     """Give all files of a folder the same times, and the folders too."""
     now = time.time()

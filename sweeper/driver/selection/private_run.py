@@ -51,7 +51,14 @@ from sweeper.driver.selection.candidates import (
     drawn_number,
     keep_number,
 )
-from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
+from sweeper.driver.selection.hidden_folder import (
+    DECIDED,
+    SURRENDERED,
+    check_has_not_ended,
+    move_out,
+    public_folder,
+    remove,
+)
 from sweeper.errors import AccountError, RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.planning.make import plan_of_records
@@ -199,7 +206,9 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
     with driver_lock(hidden.path, looks=True) as lock:
         hidden.is_copy = lock.copied
         _check_place(hidden)
-        if (hidden.path / DECIDED).exists():
+        is_decided = (hidden.path / DECIDED).exists()
+        check_has_not_ended(hidden, hidden.path / WINNER if is_decided else hidden.path)
+        if is_decided:
             if (hidden.path / WINNER).exists():
                 return _release(hidden)
             public = public_folder(hidden)
@@ -344,7 +353,8 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 def _release(hidden: SweepFolder) -> SweepFolder:
     winner = SweepFolder(hidden.path / WINNER)
     _check_receipt(hidden, hidden.read_manifest(secret=True))
-    note_winner(hidden, winner)
+    if winner.ledger.exists():  # else it is on its way out already, and was noted before
+        note_winner(hidden, winner)
     folder = move_out(winner.path, hidden.path, hidden.read_manifest(secret=True).name)
     remove(hidden.path)
     return folder

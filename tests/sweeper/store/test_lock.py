@@ -152,12 +152,15 @@ def test_a_folder_that_was_renamed_is_no_copy_and_without_the_file_of_its_driver
     assert look(out) == (True, True)
 
 
-def test_only_the_first_driver_of_a_copy_is_its_first(tmp_path):
+def test_a_copy_is_new_until_a_driver_has_taken_it_up(tmp_path):
+    """However often one looked at it, or failed before it had given the copy an id of its own."""
     begin(tmp_path)
     replace_whole(tmp_path)
-    for first in (True, False):
+    for takes, is_first in ((False, True), (False, True), (True, True), (False, False)):
         with contextlib.suppress(KeyboardInterrupt), driver_lock(tmp_path) as lock:
-            assert (lock.is_first_of_copy, lock.copied) == (first, True)
+            assert (lock.is_first_of_copy, lock.copied) == (is_first, True)
+            if takes:
+                lock.take_up()
             raise KeyboardInterrupt
 
 

@@ -273,6 +273,20 @@ def test_rows_that_are_in_no_file_of_waiting_rows_have_a_header_too(tmp_path):
     assert JsonlFile(ahead_of(tmp_path / "spool.jsonl")).read() == [HEADER, *rows(0, 4)]
 
 
+def test_rows_that_wait_in_a_copy_belong_where_the_copy_goes_on(tmp_path):
+    """They are delivered from the file, by its header, if the store does not answer this time either."""
+    path, copy = tmp_path / "spool.jsonl", {**HEADER, "id": "of a copy"}
+    box = Outbox(Receiver().deliver, path, HEADER)
+    put(box, rows(0, 2))
+    box.close(0)
+    put(Outbox(Receiver().deliver, path, HEADER), rows(2, 4))
+    again = Outbox(Receiver().deliver, path, copy)
+    assert [JsonlFile(file).read() for file in (path, ahead_of(path))] == [[copy, *rows(0, 2)], [copy, *rows(2, 4)]]
+    put(again, rows(4, 6))
+    assert again.close(0).rows == 6
+    assert JsonlFile(path).read() == [copy, *rows(0, 6)]
+
+
 class Stuck:
     """Never answers, as a store that is being made when the process is killed."""
 

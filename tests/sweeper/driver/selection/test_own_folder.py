@@ -217,6 +217,32 @@ def test_a_selection_that_was_put_back_from_a_copy_does_not_go_on_and_is_given_u
     assert COPIED in recorded_claim(given).conditions
 
 
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_hidden_folder_that_was_put_back_beside_its_end_does_not_replace_it(
+    whole, made, tmp_path, monkeypatch, decided
+):
+    """It may have a final, which the ledger of the hidden folder does not know."""
+    public, options = made
+    kept, released = tmp_path / "kept", private_run._release
+    keep = lambda hidden: shutil.copytree(hidden.path, kept)  # noqa: E731
+    if decided:
+        monkeypatch.setattr(private_run, "_release", lambda hidden: keep(hidden) and released(hidden))
+    else:
+        whole.does = {"t0003": lambda engine, *_: keep(engine.folder)}
+    run_sweep(Spec.from_mapping(SPEC), options)
+    whole.does, before = {}, {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
+    hidden = kept.rename(beside(public.path))
+    for path, give_up in ((public.path, False), (hidden, False), (hidden, True)):
+        with pytest.raises(RecordError):
+            resume_sweep(path, give_up=give_up)
+    with pytest.raises(RecordError, match=r"but its end is in .*: .* was put back from a copy; remove it$"):
+        private_run.recover(SweepFolder(hidden))
+    after = {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
+    assert {name for name in before if after[name] != before[name]} <= {"driver.json"}
+    assert hidden.exists()
+
+
 def _ordinary(tmp_path):
     folder = SweepFolder.create(tmp_path, "plain", datetime(2026, 1, 1))
     content = {**SPEC, "search": {"trials": 1}}

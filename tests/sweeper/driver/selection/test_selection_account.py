@@ -4,6 +4,7 @@ import datetime
 import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from sweeper.driver.selection.private_run import SelectionWaitsError, recover, s
 from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.planning.account_plan import plan_account, planned_costs
 from sweeper.planning.make import make_sweep_plan
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._exploration import Exploration
@@ -256,6 +258,34 @@ def test_a_winner_is_shown_once_its_account_can_be_told(address, tmp_path, monke
     folder = resume_sweep(hidden.path).sweep.folder
     assert list(sweep_of(account, folder).charged) == [SELECTION, WINNER]
     assert verify_account(address, [folder.path]).findings == ()
+
+
+def test_killed_when_the_ledger_of_its_winner_has_moved_the_winner_is_taken_further(
+    whole, address, tmp_path, monkeypatch
+):
+    """Its account knows that ledger, which is not in the hidden folder any more."""
+
+    class Killed(BaseException):
+        """Stands for a kill."""
+
+    account, replaced = opened(address), Path.replace
+
+    def replace(path, target):
+        found = replaced(path, target)
+        if path.name == "ledger.jsonl" and HIDDEN in str(path):
+            raise Killed
+        return found
+
+    public = tmp_path / "out" / "small"
+    public.mkdir(parents=True)
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(Killed):
+        run_sweep(spec_of(address), Options(into=public, duration_is_seen=True))
+    monkeypatch.setattr(Path, "replace", replaced)
+    ended = resume_sweep(public)
+    assert COPIED not in ended.front.claim.conditions
+    assert not sweep_of(account, ended.sweep.folder).is_open
+    assert len(whole.asked) == 4
 
 
 @pytest.mark.long
