@@ -732,6 +732,22 @@ def test_sweeps_that_begin_at_one_moment_have_runs_of_their_own_and_find_them_ag
 
 
 @pytest.mark.usefixtures("bare")
+def test_a_copy_has_an_id_of_its_own_though_its_first_driver_failed_early(ended, tmp_path, monkeypatch):
+    """And keeps it: under that of the original both would write to the same runs and checkpoints."""
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    copy = Path(shutil.copytree(ended, tmp_path / "kept" / ended.name))
+    before = SweepFolder(copy).read_manifest().id
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "introduce", lambda *_: (_ for _ in ()).throw(RecordError("no space left")))
+        for _ in range(2):
+            with pytest.raises(RecordError, match="no space left"):
+                resume(copy)
+    own = resume(copy).manifest().id
+    assert own != before
+    assert resume(copy).manifest().id == own
+
+
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("submitted", [False, True])
 def test_who_resumes_or_extends_a_sweep_on_its_machine_is_written_down(ended, monkeypatch, submitted):
     """A service writes down who asked it, and resumes by itself what was killed."""

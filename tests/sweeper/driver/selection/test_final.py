@@ -482,25 +482,6 @@ def test_a_winner_that_is_copied_before_its_final_says_so_and_the_original_does_
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_copy_has_an_id_of_its_own_though_its_first_driver_failed_early(whole, tmp_path, monkeypatch):
-    path = killed_in_final(whole, tmp_path / "out", "epoch 1")
-    copy = shutil.copytree(path, tmp_path / "kept" / path.name)
-    before = SweepFolder(copy).read_manifest().id
-    with monkeypatch.context() as patch:
-        patch.setattr(driver, "introduce", lambda *_: (_ for _ in ()).throw(RecordError("no space left")))
-        with pytest.raises(RecordError, match="no space left"):
-            resume_sweep(copy)
-    whole.final.dies = dies_at("epoch 2")
-    with pytest.raises(Killed):
-        resume_sweep(copy)
-    own = SweepFolder(copy).read_manifest().id
-    forget_the_end(copy)
-    whole.final.dies = lambda _moment: None
-    copied, original = resume_sweep(copy), resume_sweep(path)
-    assert original.sweep.manifest().id == before != own == copied.sweep.manifest().id
-
-
-@pytest.mark.usefixtures("bare")
 def test_a_final_that_was_put_back_without_the_file_of_its_driver_is_charged_in_full_and_says_so(whole, tmp_path):
     path = killed_in_final(whole, tmp_path, "epoch 1")
     (path / "driver.json").unlink()
