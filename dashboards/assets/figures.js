@@ -36,10 +36,28 @@ const sweeperFigures = {
     }
   },
 
+  // The lines of a text that has several, or tags, with breaks behind words where one is longer than a phone is wide.
+  wrapped(text) {
+    const most = 46;
+    const wrap = (line) => {
+      let letters = 0;
+      const pieces = line.match(/<[^>]*>|[^< ]+ ?| /g) ?? [];
+      return pieces.map((piece) => {
+        const length = piece.startsWith("<") ? 0 : piece.length;
+        letters += length;
+        if (letters <= most || letters === length) return piece;
+        letters = length;
+        return `<br>${piece}`;
+      }).join("");
+    };
+    return text.split("<br>").map(wrap).join("<br>");
+  },
+
   // A text in two lines where it is longer than a phone is wide: behind a mark, else behind a word.
   broken(text) {
     const most = 44;
-    if (!text || text.length <= most || text.includes("<")) return text;
+    if (text?.includes("<")) return sweeperFigures.wrapped(text);
+    if (!text || text.length <= most) return text;
     const start = text.slice(0, most);
     const marks = [", ", "; ", ": ", " / "].map((mark) => start.lastIndexOf(mark) + mark.length).filter((at) => at > most / 3);
     const at = marks.length ? Math.max(...marks) : start.lastIndexOf(" ") + 1;
@@ -53,6 +71,11 @@ const sweeperFigures = {
       if (/^xaxis/.test(name) && axis.title) axis.title.text = sweeperFigures.broken(axis.title.text);
     }
     for (const trace of figure.data) {
+      if (trace.name && trace.showlegend !== false) {
+        const name = sweeperFigures.broken(trace.name);
+        if (figure.layout.height) figure.layout.height += 16 * (name.split("<br>").length - trace.name.split("<br>").length);
+        trace.name = name;
+      }
       const bar = trace.marker?.colorbar;
       if (!bar) continue;
       const [y, room] = figure.layout.xaxis?.title?.text?.includes("<br>") ? [-0.36, 144] : [-0.2, 120];
