@@ -41,7 +41,7 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         "Each was trained on one half of these rows and scored on the other, and the other way round, with as much "
         "noise in a mean over a batch as a final has; scores are means over both. Rehearsals read no training row, "
         f"{source.cost_in_words}, have no epsilon, and none is on the front. They decide which configurations are "
-        f"trained: {first}, and then those that add most to the hypervolume of its epochs.",
+        f"trained: {first}{_others(data)}.",
     )
     if not data.rehearsals:
         return section("rehearsals", "Rehearsals", words)
@@ -77,6 +77,13 @@ def _with_score(data: SweepData, named: Callable[[str], Child]) -> Callable[[str
         return named(trial) if point is None else join([named(trial), f": {show_value(point, data.utility)}"])
 
     return name
+
+
+def _others(data: SweepData) -> str:
+    """Which configurations are trained behind the first one; empty where a single final is planned."""
+    stages = data.result.stages
+    finals = stages[-1] if stages else 0 if data.manifest is None else data.manifest.course.trials
+    return "" if finals == 1 else ", and then those that add most to the hypervolume of its epochs"
 
 
 def _row(

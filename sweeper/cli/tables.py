@@ -18,7 +18,7 @@ from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import price, value_name
 from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
-from sweeper.results.comparison import Comparison, hypervolume_in_words, price_of_row
+from sweeper.results.comparison import Comparison
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
@@ -33,6 +33,7 @@ from sweeper.store.trial_standings import standings
 SHOWN_POINTS = 20
 SHOWN_REASONS = 20
 _MOST_NAMED = 4  # trials in one line
+_WHOLE_NAME = 44  # letters of a path that is not folded
 PIPE_WIDTH = 1000
 _CAN_RESUME = (SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED, SweepStatus.LOST)
 
@@ -70,10 +71,11 @@ class _Cell:
 
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
     """Return one row per sweep: how it stands, its best value, its price; one that cannot be read says so."""
-    table = Table(box=None)
-    table.add_column("sweep", overflow="fold")
-    table.add_column("status", overflow="fold")
-    for column in ("trials", "best", "price", "hypervolume"):
+    table, folders = Table(box=None), tuple(folders)
+    longest = max((len(str(folder.path)) for folder in folders), default=0)
+    table.add_column("sweep", overflow="fold", no_wrap=longest <= _WHOLE_NAME)  # it is copied into other commands
+    table.add_column("status")
+    for column in ("trials", "best", "price"):
         table.add_column(column, justify="right")
     for folder in folders:
         try:
@@ -130,7 +132,6 @@ def _cells(sweep: Sweep) -> list[RenderableType]:
             "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}"
         ),
         "-" if front.price is None else f"{round_up(front.price.epsilon)}{front.price.doubt}",
-        _Cell(front.hypervolume_in_words),
     ]
 
 
@@ -163,11 +164,11 @@ def sweep_view(sweep: Sweep) -> RenderableType:
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Return the hypervolume of each sweep, and what can be said of their differences."""
     table = Table(box=None)
-    for column in ("name", "sweep", "trials", "points", "front", "hypervolume", "price"):
+    heads, rows = comparison.table()
+    for column in heads:
         table.add_column(column, justify="left" if column in ("name", "sweep") else "right", overflow="fold")
-    for row in comparison.rows():
-        counts = (str(row[key]) for key in ("trials", "points", "on_front"))
-        table.add_row(row["name"], row["sweep"], *counts, hypervolume_in_words(row), price_of_row(row))
+    for name, sweep, trials, best_score, volume, cost in rows:
+        table.add_row(name, sweep, trials, _Cell(best_score), _Cell(volume), cost)
     parts: list[RenderableType] = [Text(remark, style="bold red") for remark in comparison.remarks]
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
     return Group(*parts, *map(Text, filter(None, [comparison.uncorrected, comparison.price_in_words])))

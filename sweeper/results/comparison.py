@@ -27,6 +27,7 @@ from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import Price
 from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
+from sweeper.results.highlights import best, shown_text
 from sweeper.rounding import exactly, in_brackets, round_up
 from sweeper.specification.objectives import attack_radius, radius, smoothed_radius
 
@@ -215,20 +216,22 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Return what a terminal shows: a row for each sweep, the differences, and the price of a choice."""
-        heads, cells = self._cells()
+        heads, cells = self.table()
         return "\n".join(
             [*aligned([heads, *cells]), *(line for text in self._sentences() for line in textwrap.wrap(text, WIDTH))]
         )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise."""
-        heads, cells = self._cells()
+        heads, cells = self.table()
         return table(heads, cells) + "".join(map(paragraph, self._sentences()))
 
     def to_latex(self) -> str:
         """Return the same as a table of LaTeX, the sentences as its caption."""
         sentences = (one if one.endswith(".") else f"{one}." for one in self._sentences())
-        return latex_table(*self._cells(), " ".join(sentences), "comparison")
+        heads, rows = self.table()
+        named = [[name, label.rpartition("/")[2], *others] for name, label, *others in rows]
+        return latex_table(heads, named, " ".join(sentences), "comparison")
 
     def _sentences(self) -> list[str]:
         told = [*self.remarks, *map(str, self.differences), self.uncorrected, self.price_in_words]
@@ -247,17 +250,23 @@ class Comparison:
         copies = [f"{run.label}: {COPIED}" for run in self.runs if COPIED in run.front.claim.conditions]
         return conflicts + ["exploratory: no guarantee"] * self.exploratory + copies
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the heads and the rows of a table of the sweeps."""
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads and the rows of a table of the sweeps: the best score of each, hypervolume and price."""
         rows = [
             [
-                *(str(row[key]) for key in ("name", "sweep", "trials", "points", "on_front")),
+                *(str(row[key]) for key in ("name", "sweep", "trials")),
+                self._best_of(run),
                 hypervolume_in_words(row),
                 price_of_row(row),
             ]
-            for row in self.rows()
+            for run, row in zip(self.runs, self.rows(), strict=True)
         ]
-        return ["name", "sweep", "trials", "points", "front", "hypervolume", "price"], rows
+        return ["name", "sweep", "trials", f"best {self.utility.name}", "hypervolume", "price"], rows
+
+    def _best_of(self, run: Run) -> str:
+        """Return the score of the point of a front that validation rows chose, on test rows if it was scored there."""
+        found = best(run.front.front_points, self.utility)
+        return "-" if found is None else shown_text(found, self.utility.name, run.front.claim)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -80,7 +80,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         steps=tuple(replace(step, interval=interval) for step, interval in zip(steps, known, strict=True)),
         stages=names if len(names) > 1 else (),
         best=best,
-        price="" if data.result.price is None else f", price {show_epsilon(data.result.price.epsilon)}",
+        price="" if (price := data.result.price) is None else f", price {show_epsilon(price.epsilon)}{price.doubt}",
         sure=sure,
         span=(*_span(trajectories, steps), *(sure or ())),
     )

@@ -143,7 +143,7 @@ def _traces(
     dash, symbol = look
     advance = f"at {OWN}" if info.narrow else _ADVANCE
     name = escape(short_title(value.name))  # the whole title would be cut on a phone
-    if info.still and (radius := radius_of(value.name)):
+    if info.still and not (info.narrow and info.doubt) and (radius := radius_of(value.name)):
         name = f"certified, L2 radius {escape(radius)}"
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
     end = right_end if value.best is None else value.best.epsilon
@@ -154,9 +154,9 @@ def _traces(
         whose = f"{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         reached = show(value.name, value.best.value) + in_parentheses(value.name, value.best.interval)
         scored = f"{name} ({VALIDATION})" if info.narrow else name  # which the axis says on a page
-        words = f"{scored}, {_SWEEP} {paid}: {reached}" + ("" if info.narrow else f", {whose}")
+        words = f"{scored}, {_SWEEP} {paid}{info.doubt}: {reached}" + ("" if info.narrow else f", {whose}")
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
-        text = f"{_SWEEP}: epsilon {paid}<br>{name} {reached}<br>{whose}"
+        text = f"{_SWEEP}: epsilon {paid}{info.doubt}<br>{name} {reached}<br>{whose}"
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))

@@ -190,7 +190,7 @@ def test_certificates_in_different_units_are_never_on_one_axis(front, certificat
 def test_a_comparison_shows_itself_with_the_price_of_a_choice(front):
     found = compare(labelled(front(0.5), front(0.75, "<other>")))
     lines = repr(found).splitlines()
-    assert lines[0].split() == ["name", "sweep", "trials", "points", "front", "hypervolume", "price"]
+    assert lines[0].split() == ["name", "sweep", "trials", "best", "accuracy", "hypervolume", "price"]
     assert lines[3].startswith("hypervolume of digits (unknown price) minus <other> (unknown price): -")
     assert " ".join(lines[-2:]).endswith("not the price of its own sweep.")
     assert "&lt;other&gt;" in found._repr_html_()

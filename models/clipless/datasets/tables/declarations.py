@@ -54,7 +54,9 @@ class Numeric:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.low) and isfinite(self.high) and 0 < self.high - self.low < float("inf")):
-            raise DeclarationError(f"Expected finite numbers low < high, got low={self.low!r}, high={self.high!r}")
+            low, high = (f"{end!r}".removesuffix(".0") for end in (self.low, self.high))
+            remedy = "; exchange them" if isfinite(self.low) and isfinite(self.high) and self.low > self.high else ""
+            raise DeclarationError(f"Expected finite numbers low < high, got low={low}, high={high}{remedy}")
         if self.missing is not None and not self.low <= self.missing <= self.high:
             raise DeclarationError(f"Expected low <= missing <= high, got missing={self.missing!r}")
         if self.bins is not None and not (type(self.bins) is int and 2 <= self.bins <= MOST_BINS):
