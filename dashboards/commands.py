@@ -5,14 +5,17 @@ suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes 
 ``figures`` names the figures of a sweep and what it lacks for them, and ``figure`` draws one of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dashboards.data import SweepData, read
 from dashboards.export.files import check_fits, export_comparison, export_front, whole_caption
 from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import (
     Figure,
+    FigureKind,
     NotebookFigure,
     choose,
     comparison_figures,
@@ -26,6 +29,8 @@ from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
+
+D = TypeVar("D")
 
 _WHOLE = ("json", "csv", "html")  # formats in which a sweep keeps its front
 
@@ -91,8 +96,8 @@ def figure_names(of: Path | Comparison | None = None, *, compared: bool = False)
     return needs(comparison_figures(), of) if isinstance(of, Comparison) else needs(sweep_figures(), read(of))
 
 
-def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None) -> NotebookFigure:
-    """Return one figure of a sweep folder, or of a front alone, laid out as a picture if there is a paper.
+def draw(source: Path | Front | Comparison, figure: str = "front", paper: Paper | None = None) -> NotebookFigure:
+    """Return one figure of a sweep folder, of a front alone or of a comparison, as a picture if there is a paper.
 
     Without one its pictures are those of the command, unless it is changed before.
 
@@ -102,8 +107,14 @@ def draw(source: Path | Front, figure: str = "front", paper: Paper | None = None
         RecordError: the folder holds no readable front.
         UnknownFigureError: there is no such figure.
     """
-    kinds = sweep_figures()
-    data = SweepData(result=source) if isinstance(source, Front) else read(source)
+    if isinstance(source, Comparison):
+        return _drawn(comparison_figures(), source, figure, paper)
+    return _drawn(
+        sweep_figures(), SweepData(result=source) if isinstance(source, Front) else read(source), figure, paper
+    )
+
+
+def _drawn(kinds: Mapping[str, FigureKind[D, Any]], data: D, figure: str, paper: Paper | None) -> NotebookFigure:
     kind = choose(kinds, figure, data)
     check_fits(kinds, kind, data, paper)
 

@@ -41,7 +41,7 @@ _DONE = {
     Action.STOP_TRIAL: "The trial was asked to stop after its epoch.",
     Action.RESUME: "The sweep was asked to go on.",
     Action.EXTEND: "The sweep was asked to go on with more trials.",
-    Action.ENQUEUE: "The configuration is enqueued: it is the next one to be tried.",
+    Action.ENQUEUE: "The configuration is enqueued: it is tried next, now or when the sweep goes on.",
     Action.STEER: "The search looks there from its next proposals on.",
     Action.NOTE: "The note is kept.",
     Action.TAG: "The tag is set.",

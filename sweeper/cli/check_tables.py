@@ -119,7 +119,8 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise) -> list[str]:
             f"an accuracy of {100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds[split], rows):.1f} points"
         )
     lines.append(
-        f"  The sampling of the {counted} is in these, with confidence {100 * CONFIDENCE:.0f} %."
+        f"  The sampling of the {counted} is in these, with confidence {100 * CONFIDENCE:.0f} %; the best of several "
+        "scores is known less well."
         f"{_render_by_class(plan, noise)}"
     )
     return lines

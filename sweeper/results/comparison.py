@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clipless.datasets.metadata import units_word
+from sweeper.calls import called_by_users
 from sweeper.errors import SweeperError
 from sweeper.markup import WIDTH, aligned, latex_table, paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
@@ -26,6 +27,7 @@ from sweeper.pareto.dominance import Box, hypervolume, hypervolume_interval
 from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import Price
 from sweeper.records import Interval, Objective
+from sweeper.results.exporters import Paper, draw
 from sweeper.results.front import Front
 from sweeper.results.highlights import best, shown_text
 from sweeper.rounding import exactly, in_brackets, round_up
@@ -225,6 +227,20 @@ class Comparison:
         """Return what a notebook shows, likewise."""
         heads, cells = self.table()
         return table(heads, cells) + "".join(map(paragraph, self._sentences()))
+
+    @called_by_users()
+    def plot(
+        self,
+        figure: str = "fronts",
+        *,
+        preset: str | None = None,
+        width: float | None = None,
+        font: float | None = None,
+        title: bool = True,
+        caption: bool = False,
+    ) -> Any:
+        """Return a figure of the comparison, by its name; args, returns and raises as those of `Front.plot`."""
+        return draw(self, figure, Paper.of(preset, width, font, title=title, caption=caption))
 
     def to_latex(self) -> str:
         """Return the same as a table of LaTeX, the sentences as its caption."""

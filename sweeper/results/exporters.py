@@ -14,6 +14,7 @@ from clipless.spelling import did_you_mean
 from sweeper.errors import ExportError, SweeperError
 
 if TYPE_CHECKING:
+    from sweeper.results.comparison import Comparison
     from sweeper.results.front_record import FrontRecord
 
 GROUP = "sweeper.exporters"
@@ -152,8 +153,8 @@ def list_figures(of: object) -> tuple[str, str]:
     return "\n".join(names), "\n".join([_NOTHING, *others] if others else [])
 
 
-def draw(source: "Path | FrontRecord", figure: str, paper: Paper | None = None) -> Any:
-    """Return a figure of a sweep folder, or of a front alone, of the size of a paper: a Plotly figure.
+def draw(source: "Path | FrontRecord | Comparison", figure: str, paper: Paper | None = None) -> Any:
+    """Return a figure of a sweep folder, of a front alone or of a comparison, of a paper's size: a Plotly figure.
 
     Raises:
         SweeperError: nothing that draws is installed.

@@ -42,6 +42,7 @@ class Enqueued(SweepState):
     """A configuration that is tried next."""
 
     values: Mapping[str, Scalar] = Field(description="Its open hyperparameters by dotted name.")
+    waits: bool = Field(description="Whether it waits until the sweep is resumed or extended.")
 
 
 class Steered(SweepState):

@@ -19,6 +19,7 @@ from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
 from sweeper.service.security.spec_policy import read_spec
 from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
+from sweeper.store.sweep_folder import SweepFolder
 
 MAX_VALUES = 200
 
@@ -92,7 +93,9 @@ def routes(parts: Dependencies) -> APIRouter:
             chosen = enqueue(folder, configuration.values, by=person(request))
         except ArithmeticError:
             raise SpecError("Expected numbers within the range of a computer (values)") from None
-        return Enqueued(**dict(state_after(parts, sweep)), values=chosen)
+        stands, records = state_after(parts, sweep), SweepFolder(folder)
+        is_full = len(records.trials()) >= records.read_manifest().course.trials
+        return Enqueued(**dict(stands), values=chosen, waits=stands.state.is_end or is_full)
 
     @router.post("/sweeps/{sweep}/steer", status_code=202)
     def steer_sweep(request: Request, sweep: SweepId, region: Region) -> Steered:

@@ -18,7 +18,7 @@ from dashboards.figures.comparison import attainment, certified_fronts, hypervol
 from dashboards.figures.comparison import fronts as overlay
 from dashboards.figures.sweep import repeats
 from dashboards.pages.comparison import HYPERVOLUME, build_comparison
-from sweeper.errors import ExportError
+from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
@@ -347,3 +347,13 @@ def test_a_comparison_is_a_page_a_table_or_numbers(comparison, tmp_path):
 def test_an_unknown_figure_of_a_comparison_is_refused(comparison, tmp_path):
     with pytest.raises(ExportError, match="Expected the name of a figure, got 'front'; did you mean 'fronts'"):
         export_comparison(comparison, tmp_path / "c.html", figure="front")
+
+
+def test_a_comparison_draws_its_figures_in_python(comparison):
+    assert [trace.name for trace in comparison.plot().data] == [
+        trace.name for trace in FIGURES["fronts"].draw(comparison).data
+    ]
+    drawn = comparison.plot("hypervolumes", preset="column", caption=True)
+    assert "price of all 5 together" in drawn.caption
+    with pytest.raises(UnknownFigureError, match="got 'pie'; choose one of fronts, "):
+        comparison.plot("pie")

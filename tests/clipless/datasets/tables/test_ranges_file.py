@@ -71,7 +71,10 @@ def test_what_is_optional_has_safe_defaults():
         ("source: s\ncolumns: {age: {low: 1}}", r"Expected a number, got None \(columns.age.high in r.yaml\)"),
         ("source: s\ncolumns: {age: {low: 1, high: x}}", r"Expected a number, got 'x'"),
         ("source: s\ncolumns: {age: {low: true, high: 2}}", r"Expected a number, got True"),
-        ("source: s\ncolumns: {age: {low: 3, high: 2}}", r"low < high, got low=3, high=2; exchange them \(columns.age in"),
+        (
+            "source: s\ncolumns: {age: {low: 3, high: 2}}",
+            r"low < high, got low=3, high=2; exchange them \(columns.age in",
+        ),
         ("source: s\ncolumns: {age: {low: 2, high: 2}}", "low < high"),
         ("source: s\ncolumns: {age: {low: .nan, high: 2}}", "low < high, got low=nan"),
         ("source: s\ncolumns: {age: {low: 0, high: .inf}}", "finite numbers low < high"),

@@ -105,6 +105,7 @@ def test_a_configuration_is_enqueued_for_the_next_trial(client, make_sweep):
     folder = make_sweep()
     answer = client.post(f"{URL}/{DONE}/enqueue", json=ACTIONS["enqueue"])
     assert (answer.status_code, answer.json()["values"]) == (202, {"training.learning_rate": 0.05})
+    assert answer.json()["waits"], "the sweep has ended"
     assert Requests(folder.path).earlier == [{"training.learning_rate": 0.05}]
     for values, status in (({"training.learning_rate": 5}, 422), ({"x": 1}, 422), ({"training": {}}, 422)):
         assert is_problem(client.post(f"{URL}/{DONE}/enqueue", json={"values": values}), status)
