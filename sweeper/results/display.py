@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.errors import RecordError
 from sweeper.markup import WIDTH, aligned, latex_table, paragraph, table
-from sweeper.privacy.claims import Claim
+from sweeper.privacy.claims import COPIED, EXPLORATORY, Claim
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import ConfigValues, Point, Scalar
@@ -34,8 +34,7 @@ def front_in_html(front: FrontRecord) -> str:
     """Return a front: its counts, what its best point reaches, its named points among others, and what it costs."""
     head = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume_in_words}"
     parts = [paragraph(head, strong=True)]
-    if front.claim.exploratory:
-        parts.append(paragraph("Exploratory: no guarantee.", strong=True))
+    parts += [paragraph(mark, strong=True) for mark in _marks(front)]
     if lead := lead_lines(front):
         parts.append(lines_in_html(lead))
     titles = highlights(front)
@@ -54,10 +53,9 @@ def front_in_latex(front: FrontRecord) -> str:
     titles = highlights(front)
     shown = _shown(front, titles)
     counts = f"{front.sweep}: {len(shown)} of {number_of(len(front.on_front), 'point')} on the front, of {front.total}."
-    exploratory = "Exploratory: no guarantee." if front.claim.exploratory else ""
     price = front.ledger["everything"].in_words if "everything" in front.ledger else ""
     lead = [one if one.endswith(".") else f"{one}." for one in lead_lines(front)]
-    caption = " ".join(filter(None, [counts, exploratory, *lead, price]))
+    caption = " ".join(filter(None, [counts, *_marks(front), *lead, price]))
     return latex_table(*_tabulated(front, shown, titles), caption, front.sweep)
 
 
@@ -82,6 +80,12 @@ def _tabulated(
         for point in points
     ]
     return heads, rows
+
+
+def _marks(front: FrontRecord) -> list[str]:
+    """Return what stands against every number of a front, in sentences."""
+    copied = [COPIED] if COPIED in front.claim.conditions else []
+    return [f"{EXPLORATORY}."] * front.claim.exploratory + copied
 
 
 def _utilities(front: FrontRecord) -> list[str]:
@@ -116,7 +120,7 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
 def front_in_words(front: FrontRecord) -> str:
     """Return a front as text, likewise; of scores, those on test rows where all points that are shown have them."""
     counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume_in_words}"
-    lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
+    lines = [counts, *(line for mark in _marks(front) for line in textwrap.wrap(mark, WIDTH))]
     head, *scores = lead_lines(front) or [""]
     lines += [head] if head else []
     lines += [line for text in scores for line in _indented(text)]

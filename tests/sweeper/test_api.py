@@ -17,6 +17,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import EmptyFigureError, ExportError, RecordError, UnknownFigureError, public_line
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
@@ -207,6 +208,11 @@ def test_names_of_users_are_escaped_and_an_exploratory_front_says_so(objectives,
     assert "&lt;script&gt;: 39 of 39 points" in html
     assert "Exploratory: no guarantee." in html
     assert "of 39 are shown; to_dataframe() has all of them." in html
+    copied = replace(front, claim=claim.of_copy())
+    for shown in (repr(copied), copied._repr_html_(), copied.to_latex()):
+        assert COPIED in " ".join(shown.split())
+        assert "Exploratory" not in shown
+    assert r"\caption{\textless{}script\textgreater{}: " in copied.to_latex()
 
 
 def test_a_sweep_without_a_front_yet_says_so(tmp_path):
