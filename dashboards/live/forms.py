@@ -179,8 +179,12 @@ def _price_of_resuming(asked: Asked) -> str:
     fixed = _fixed(asked)
     begins = asked.left + asked.anew
     if fixed or not begins:
-        going_on = "nothing for trials that go on from their last epoch: they are charged for all that they plan"
-        return fixed or f"{going_on}{_spent(asked.data)}."
+        going_on = (
+            "hardly more: trials go on from their last epoch, and one that was cut off is drawn and charged again; of "
+            "a copy, and after a restart of the machine, all that they had planned"
+        )
+        tests = "; scores of test rows may add to it" * _scores_tests(asked)
+        return fixed or f"{going_on}{tests}{_spent(asked.data)}."
     words = f"{number_of(begins, 'trial')} to begin{_by_itself(asked, begins)}"
     if (cost := asked.with_more.get(0)) is not None:
         which = "with it" if begins == 1 else "with all of them"

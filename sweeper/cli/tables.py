@@ -81,7 +81,9 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         try:
             status, halted = stands(folder), _rehearsals_of_halted(folder)
             cut = f"{halted[0]} of {halted[1]} rehearsed" if halted else ""
-            table.add_row(str(folder.path), ", ".join(filter(None, [status.value, cut])), *_cells(Sweep(folder.path)))
+            sweep = Sweep(folder.path)
+            mark = "exploratory" if folder.front.is_file() and sweep.front().claim.exploratory else ""
+            table.add_row(str(folder.path), ", ".join(filter(None, [status.value, mark, cut])), *_cells(sweep))
         except RecordError as error:
             table.add_row(str(folder.path), f"unreadable: {error}")
     return table

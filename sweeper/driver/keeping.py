@@ -114,7 +114,7 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
         shown = shown_score(found, judged.name, front.claim)
         row |= {"objective": judged.name, "best": shown.value, "rows": shown.split}
         row |= dict(zip(_BEST_ENDS, shown.interval or (), strict=False))
-    row |= {} if front.price is None else {"price": front.price.epsilon, "proven": not front.price.unproven}
+    row |= {} if front.price is None else {"price": front.price.epsilon, "proven": front.is_proven}
     ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
     return row | {"trials": front.trials_begun, "hypervolume": front.hypervolume, **dict(ends)}
 

@@ -8,6 +8,7 @@ from typing import Any
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.claims import (
     CHOSEN_POINT,
+    COPIED,
     FIXED_COURSE,
     FLOATING_NOISE,
     INJECTED_GENERATOR,
@@ -17,7 +18,7 @@ from sweeper.privacy.claims import (
     TRUSTED_MACHINE,
 )
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import ENDED, EXTENDED, state_unproven
+from sweeper.privacy.pricing import ENDED, EXTENDED, OF_COPY, state_unproven
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.nested import leaves
 from sweeper.specification.objectives import reads_training_rows
@@ -54,10 +55,14 @@ def _other_doubt(card: CardContent, spec: Spec, ledger: Ledger) -> Iterator[str]
     chosen = chosen_by_results(spec.with_search(trials=trained) if is_longer else spec)
     words: list[str | None] = [] if chosen or is_longer else [None]
     words += _doubts(chosen, spec.space.open_costs, is_longer=is_longer)
+    copied: list[str | None] = [OF_COPY] if COPIED in card.conditions else []
+    words = [" ".join(filter(None, [*copied, one])) or None for one in words]
     for question, price in card.ledger.items():
-        is_steered = isfinite(price.epsilon) and not price.fixed
-        if is_steered and price.unproven not in words:
-            yield f"Expected ledger.{question}.unproven = {words[0]!r}, got {price.unproven!r}"
+        if not isfinite(price.epsilon):
+            continue
+        allowed = (copied or [price.unproven]) if price.fixed else words
+        if price.unproven not in allowed:
+            yield f"Expected ledger.{question}.unproven = {allowed[0]!r}, got {price.unproven!r}"
 
 
 def _doubts(chosen: Sequence[str], costs: Sequence[str], *, is_longer: bool) -> Iterator[str | None]:

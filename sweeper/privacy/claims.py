@@ -10,7 +10,7 @@ from clipless.datasets import Evaluation, Metadata
 from clipless.datasets.metadata import in_feature_units, units_word
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.baselines import Baselines
-from sweeper.privacy.pricing import ENDED, Price, state_unproven
+from sweeper.privacy.pricing import ENDED, OF_COPY, Price, state_unproven
 from sweeper.records import Objective
 from sweeper.rounding import exactly
 
@@ -281,13 +281,20 @@ class Claim:
 
     @property
     def unproven(self) -> str | None:
-        """That the price is not proven because results steer the sweep; ``None`` where nothing is known to break it."""
-        return state_unproven(self.chosen)
+        """Why the price is not proven: results steer the sweep, or it may be a copy; ``None`` if it is not doubted."""
+        return " ".join(filter(None, [self._of_copy, state_unproven(self.chosen)])) or None
+
+    @property
+    def _of_copy(self) -> str | None:
+        return OF_COPY if COPIED in self.conditions else None
 
     def qualify(self, ledger: Mapping[str, Price]) -> dict[str, Price]:
-        """Return prices with what is not proven of them; those that are fixed hold however results are used."""
+        """Return prices with what is not proven of them; those that are fixed hold however results are used.
+
+        Of a copy none does.
+        """
         return {
-            question: replace(price, unproven=None if price.fixed else self.unproven)
+            question: replace(price, unproven=self._of_copy if price.fixed else self.unproven)
             for question, price in ledger.items()
         }
 

@@ -18,6 +18,10 @@ FIXED = "It was fixed before the first result, and holds however results are use
 GROWS = "Each further trial adds to it."
 EXTENDED, ENDED = "extended", "ended early"  # what results may have chosen of a sweep, beside costs of its trials
 UPPER_BOUND = "While trials run the price is an upper bound, computed more closely when the sweep ends."
+OF_COPY = (
+    "The price is not proven: the folder of the sweep may be a copy, and what the sweep drew since the copy was made "
+    "comes on top."
+)
 _RELEASES = {"winner": "the winner alone", "front": "the front", "everything": "everything else"}
 
 
@@ -33,7 +37,7 @@ class Price:
     # are used
     fixed: bool = False
     exposure: Annotated[Exposure | None, WHEN_KNOWN] = None  # what it means to a person
-    # that results steer the sweep, in a sentence, where it is not fixed
+    # why it is not proven, in a sentence: results steer the sweep, where it is not fixed, or its folder may be a copy
     unproven: Annotated[str | None, WHEN_KNOWN] = None
 
     def __repr__(self) -> str:
@@ -66,12 +70,13 @@ class Price:
     @property
     def course(self) -> str:
         """Whether further trials change it, and whether it is proven, in a sentence or two."""
-        return FIXED if self.fixed else " ".join(filter(None, [GROWS, self.unproven]))
+        return " ".join(filter(None, [(FIXED if not self.unproven else "") if self.fixed else GROWS, self.unproven]))
 
     @property
     def in_words(self) -> str:
         """What it is and why; and, where nothing fixes it, that further trials change it and what is not proven."""
-        return f"{self.statement} {self.course}" if self.released and not self.fixed else self.statement
+        says_more = self.released and (not self.fixed or self.unproven)
+        return f"{self.statement} {self.course}" if says_more else self.statement
 
 
 def state_unproven(chosen: Sequence[str]) -> str | None:

@@ -201,7 +201,7 @@ class Comparison:
                 "hypervolume": run.hypervolume,
                 "hypervolume_interval": run.interval,
                 "price": None if run.front.price is None else run.front.price.epsilon,
-                "price_proven": run.front.price is not None and not run.front.price.unproven,
+                "price_proven": run.front.is_proven,
                 "delta": ", ".join(_deltas(run.front)),
                 "relation": ", ".join(_relations(run.front)),
                 "data": run.front.claim.data,

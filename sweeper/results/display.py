@@ -166,7 +166,8 @@ def epsilon_first(names: Iterable[str]) -> list[str]:
 def picked_in_words(point: Point, config: ConfigValues, front: FrontRecord) -> list[str]:
     """Return a point that was picked as lines: what it costs, its scores beside a baseline, and its configuration."""
     epsilon = f"{value_name('epsilon')} {value_text(point, 'epsilon')}"
-    return [f"{point.label}: {epsilon}{and_price(front.price)}", *score_lines(point, front), _settings(config)]
+    head = f"{point.label}: {epsilon}{and_price(front.price)}"
+    return [*_marks(front), head, *score_lines(point, front), _settings(config)]
 
 
 def point_in_words(point: Point, config: Mapping[str, object], price: Price | None) -> list[str]:

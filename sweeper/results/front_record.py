@@ -193,9 +193,15 @@ class FrontRecord:
             "refused": dict(self.refused),
         }
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether its price is known and holds: nothing is exploratory, steered by results, or perhaps a copy."""
+        return self.price is not None and not self.price.unproven and not self.claim.exploratory
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return one flat row per point: its trial's end and configuration, the price, and the account's claim."""
-        price: dict[str, str | float] = {} if self.price is None else {**_price_columns(self.price)}
+        price: dict[str, str | float] = {}
+        price |= {} if self.price is None else _price_columns(self.price, proven=self.is_proven)
         price |= {} if self.claim.account is None else self.claim.account.to_columns()
         for point in self.points:
             trial = self.trials[point.trial]
@@ -252,10 +258,10 @@ class FrontRecord:
         replace_file(Path(path), to_lines(self.to_json()))
 
 
-def _price_columns(price: Price) -> dict[str, float | bool]:
+def _price_columns(price: Price, *, proven: bool) -> dict[str, float | bool]:
     meant = {} if price.exposure is None else price.exposure.to_values()
     means = {f"price.{name}": value for name, value in meant.items()}
-    return {"price": price.epsilon, "price.proven": price.unproven is None, **means}
+    return {"price": price.epsilon, "price.proven": proven, **means}
 
 
 def _smoothed_columns(smoothed: SmoothedCounts) -> dict[str, float]:

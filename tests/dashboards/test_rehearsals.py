@@ -87,7 +87,10 @@ def test_the_table_names_every_configuration_its_scores_and_what_trains_it(rehea
     assert "accuracy is not a number in epoch 1" in words
     assert words.index("c0004") < words.index("c0017") < words.index("c0005")
     assert "90.0 %" in words
-    assert "are trained: the one whose epochs dominate the largest hypervolume, and then those" in words
+    first = "are trained: the one whose epochs dominate the largest hypervolume"
+    assert f"{first}.</p>" in words, "a single final is planned"
+    several = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, stages=(1, 3)))
+    assert f"{first}, and then those that add most" in str(rehearsals_table(several, lambda trial: tag("a", trial)))
     preferred = replace(rehearsed_sweep, rehearsals=Rehearsed([replace(rehearsed_sweep.rehearsals[0], error=0.01)]))
     said = "are trained: the one that did best on public tables, which none beat by more than the margin"
     assert said in str(rehearsals_table(preferred))

@@ -17,6 +17,8 @@ from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, beside, is_secret, is_waiting
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
+SELECTING = "selecting privately"  # what a folder that was made beforehand says while it has no end
+WAITING = "selects privately, and waits to be resumed"
 SURRENDERED = "surrendered"  # the mark of one that has become an ordinary sweep, and is on its way out
 
 
@@ -101,6 +103,9 @@ def _renamed(path: Path, parent: Path, name: str) -> SweepFolder:
 def _filled(public: SweepFolder, path: Path) -> SweepFolder:
     """Move files into a folder that is there already, ``sweep.json`` last; a process that is killed does the rest."""
     stay = (LOCK_NAME, MANIFEST_NAME, SURRENDERED)
+    if _has_end(public):  # its file is the last that moves: what is left was put back, and may be older
+        remove(path)
+        return public
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name not in stay)
     try:
         (public.path / "models").mkdir(exist_ok=True)
@@ -113,6 +118,13 @@ def _filled(public: SweepFolder, path: Path) -> SweepFolder:
         raise RecordError(f"Cannot move {path} to {public.path}: {error.strerror or error}") from error
     remove(path)
     return public
+
+
+def _has_end(public: SweepFolder) -> bool:
+    """Whether what moved into a folder that was made beforehand is all there."""
+    if not (public.path / MANIFEST_NAME).exists():
+        return False
+    return public.read_manifest().reason not in (SELECTING, WAITING)
 
 
 def remove(path: Path) -> None:

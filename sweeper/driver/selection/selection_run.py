@@ -28,7 +28,9 @@ from sweeper.driver.resume import check_unchanged, resume_plan
 from sweeper.driver.row_digests import note_rows
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import (
+    SELECTING,
     UNFINISHED,
+    WAITING,
     check_recorded_cluster,
     even_times,
     has_final_left,
@@ -55,8 +57,6 @@ from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest, draw_id
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
-SELECTING = "selecting privately"
-WAITING = "selects privately, and waits to be resumed"
 NOT_YET = "It selects privately: what may be released, and for which price, is known when that has ended."
 
 

@@ -17,11 +17,14 @@ from sweeper.cli.tables import (
     sweep_view,
     sweeps_table,
 )
+from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import NoisyScores, RehearsalSource, SweepStatus, Trial, TrialStatus
 from sweeper.results.comparison import compare
+from sweeper.results.display import picked_in_words
+from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Course, Manifest
@@ -78,6 +81,22 @@ def test_a_list_and_a_front_say_that_a_price_is_not_proven(make):
     assert ("not proven" in first, " 3 (not proven) " in second) == (False, True)
     for folder, is_proven in zip(folders, (True, False), strict=True):
         assert {row["price.proven"] for row in Sweep(folder.path).front().rows()} == {is_proven}
+
+
+def test_what_stands_against_a_price_is_beside_it_wherever_it_is_told(make, claim):
+    """An exploratory sweep, and a copy of one."""
+    marked = {"exploratory": replace(claim, exploratory=True), "not proven": claim.of_copy()}
+    for word, told in marked.items():
+        folder = make(f"a-{word[:3]}")
+        front = read_front(folder.front)
+        replace(front, claim=told, ledger=told.qualify(front.ledger)).write(folder.front)
+        sweep = Sweep(folder.path)
+        assert word in text(sweeps_table([folder]), width=300)
+        assert {row["price.proven"] for row in sweep.front().rows()} == {False}
+        assert {row["price_proven"] for row in compare([("a", sweep.front()), ("b", sweep.front())]).rows()} == {False}
+        front = sweep.front()
+        said = "Exploratory: no guarantee." if front.claim.exploratory else COPIED
+        assert picked_in_words(front.front_points[0], {}, front)[0] == said
 
 
 def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):

@@ -22,11 +22,11 @@ from sweeper.papers.signature import read_public, sign_card, signer_of, write_ca
 from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card.content import AccountFacts, CardContent
 from sweeper.privacy.card.make import Card
-from sweeper.privacy.claims import CHOSEN_POINT, FIXED_COURSE, FLOATING_NOISE, TRUSTED_MACHINE, AccountClaim
+from sweeper.privacy.claims import CHOSEN_POINT, COPIED, FIXED_COURSE, FLOATING_NOISE, TRUSTED_MACHINE, AccountClaim
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Price, state_unproven
+from sweeper.privacy.pricing import OF_COPY, Price, state_unproven
 from sweeper.program import program
 from sweeper.store.jsonl import plain
 
@@ -749,6 +749,19 @@ def test_a_price_that_results_steer_is_marked_as_not_proven(papers, content, for
     assert not [check.failure for check in checks if check.failure]
     (price,) = (check.holds for check in checks if check.holds.startswith("price of one model"))
     assert price.endswith(marked["ledger"]["winner"]["unproven"])
+
+
+def test_no_price_of_a_copy_is_stated_as_proven(papers, content, forge):
+    marked = copy.deepcopy(content)
+    (papers / "card.sig").unlink()
+    marked["conditions"] = [COPIED, *marked["conditions"]]
+    forge(papers, marked)
+    told = failure(papers)
+    assert f"unproven = {OF_COPY!r}, got None" in told
+    for price in marked["ledger"].values():
+        price["unproven"] = OF_COPY
+    forge(papers, marked)
+    assert failure(papers) is None
 
 
 def test_a_sweep_of_more_trials_than_its_spec_was_extended(papers, content, forge):

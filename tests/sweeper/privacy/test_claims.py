@@ -18,7 +18,7 @@ from sweeper.privacy.claims import (
     Claim,
 )
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-from sweeper.privacy.pricing import ENDED, EXTENDED, Price
+from sweeper.privacy.pricing import ENDED, EXTENDED, GROWS, OF_COPY, Price
 from sweeper.specification.search import SmoothingSettings, plan_smoothing
 from tests.factories import make_metadata
 
@@ -65,6 +65,21 @@ def test_a_price_that_results_steer_says_so_unless_it_is_fixed(metadata):
     assert qualified["fixed"] == ledger["fixed"]
     assert Claim.about(metadata, 1438, delta=1e-5).qualify(ledger) == ledger
     assert parse(Claim, claim.to_json()) == claim
+
+
+def test_no_price_of_a_copy_is_proven(metadata):
+    """Not even one that was fixed: what the original drew since is in no ledger of the copy."""
+    price = Price(epsilon=3.0, delta=1e-5, events=2, statement="Price: epsilon 3.")
+    ledger = {"open": price, "fixed": replace(price, fixed=True)}
+    plain, steered = (Claim.about(metadata, 1438, delta=1e-5, chosen=chosen) for chosen in ([], ["batch_size"]))
+    qualified = plain.of_copy().qualify(ledger)
+    assert [one.unproven for one in qualified.values()] == [OF_COPY, OF_COPY]
+    assert [one.doubt for one in qualified.values()] == [" (not proven)"] * 2
+    assert qualified["fixed"].in_words == f"Price: epsilon 3. {OF_COPY}"
+    assert qualified["open"].in_words == f"Price: epsilon 3. {GROWS} {OF_COPY}"
+    both = steered.of_copy().qualify(ledger)
+    assert both["open"].unproven == f"{OF_COPY} {steered.unproven}"
+    assert both["fixed"].unproven == OF_COPY
 
 
 def test_a_sweep_that_goes_on_was_not_ended_early_but_stays_extended(metadata):

@@ -243,6 +243,30 @@ def test_a_hidden_folder_that_was_put_back_beside_its_end_does_not_replace_it(
     assert hidden.exists()
 
 
+@pytest.mark.usefixtures("bare", "whole")
+def test_what_is_put_back_of_a_winner_on_its_way_out_replaces_nothing_of_its_end(made, tmp_path, monkeypatch):
+    """Its ledger had moved already: only the file of the sweep, which moves last, says that there is an end."""
+    public, options = made
+    kept, replaced = tmp_path / "kept", Path.replace
+
+    def replace_and_keep(path, target):
+        found = replaced(path, target)
+        if path.name == "ledger.jsonl" and HIDDEN in str(path):
+            shutil.copytree(path.parent.parent, kept)
+        return found
+
+    monkeypatch.setattr(Path, "replace", replace_and_keep)
+    run_sweep(Spec.from_mapping(SPEC), options)
+    monkeypatch.setattr(Path, "replace", replaced)
+    (public.path / "points.jsonl").write_text("")  # stands for what the final has written since
+    before = {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
+    hidden = SweepFolder(kept.rename(beside(public.path)))
+    assert private_run.recover(hidden).path == public.path
+    after = {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
+    assert {name for name in before if after[name] != before[name]} <= {"driver.json"}
+    assert not hidden.path.exists()
+
+
 def _ordinary(tmp_path):
     folder = SweepFolder.create(tmp_path, "plain", datetime(2026, 1, 1))
     content = {**SPEC, "search": {"trials": 1}}
