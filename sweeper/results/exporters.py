@@ -8,14 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clipless.spelling import did_you_mean
 from sweeper.errors import ExportError, SweeperError
-
-if TYPE_CHECKING:
-    from sweeper.results.comparison import Comparison
-    from sweeper.results.front_record import FrontRecord
 
 GROUP = "sweeper.exporters"
 
@@ -153,8 +149,13 @@ def list_figures(of: object) -> tuple[str, str]:
     return "\n".join(names), "\n".join([_NOTHING, *others] if others else [])
 
 
-def draw(source: "Path | FrontRecord | Comparison", figure: str, paper: Paper | None = None) -> Any:
-    """Return a figure of a sweep folder, of a front alone or of a comparison, of a paper's size: a Plotly figure.
+def draw(source: object, figure: str, paper: Paper | None = None) -> Any:
+    """Return a figure of the size of a paper: a Plotly figure.
+
+    Args:
+        source: the folder of a sweep, a front alone, or a `sweeper.results.comparison.Comparison`.
+        figure: its name.
+        paper: the size; that of a screen by default.
 
     Raises:
         SweeperError: nothing that draws is installed.
