@@ -283,8 +283,8 @@ def _costs(data: SweepData, *, trains: bool) -> list[Child]:
     if price is None or not (price.fixed or price.epsilon):
         return [tag("p", "Nothing is spent yet.")]
     more = f" {UPPER_BOUND}" if trains and not price.fixed else ""
-    course = FIXED if price.fixed else GROWS
-    words = f"at {delta_text(data)}, whichever model you choose. {course}{more}"
+    course = GROWS if not price.fixed else "" if price.unproven else FIXED
+    words = f"at {delta_text(data)}, whichever model you choose. {course}{more}".rstrip()
     why = price.unproven and tag("details", tag("summary", "Why it is not proven"), tag("p", price.unproven))
     return [_big(show_epsilon(price.epsilon), f"epsilon{price.doubt}"), tag("p", words), why]
 

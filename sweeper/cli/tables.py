@@ -81,9 +81,10 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         try:
             status, halted = stands(folder), _rehearsals_of_halted(folder)
             cut = f"{halted[0]} of {halted[1]} rehearsed" if halted else ""
-            sweep = Sweep(folder.path)
-            mark = "exploratory" if folder.front.is_file() and sweep.front().claim.exploratory else ""
-            table.add_row(str(folder.path), ", ".join(filter(None, [status.value, mark, cut])), *_cells(sweep))
+            front = Sweep(folder.path).front() if folder.front.is_file() else None
+            mark = "exploratory" if front is not None and front.claim.exploratory else ""
+            stood = ", ".join(filter(None, [status.value, mark, cut]))
+            table.add_row(str(folder.path), stood, *([] if front is None else _cells(front)))
         except RecordError as error:
             table.add_row(str(folder.path), f"unreadable: {error}")
     return table
@@ -121,11 +122,8 @@ def _halted(sweep: Sweep) -> list[Text]:
     return [Text(f"{said}."), Text(f"Go on with it: {program()} resume {sweep.directory}")]
 
 
-def _cells(sweep: Sweep) -> list[RenderableType]:
-    """Return the numbers of a sweep for a list; one without a front has none yet."""
-    if not sweep.folder.front.is_file():
-        return []
-    front = sweep.front()
+def _cells(front: Front) -> list[RenderableType]:
+    """Return the numbers of a sweep for a list."""
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     found = None if judged is None else best(front.front_points, judged)
     return [

@@ -103,7 +103,7 @@ def _renamed(path: Path, parent: Path, name: str) -> SweepFolder:
 def _filled(public: SweepFolder, path: Path) -> SweepFolder:
     """Move files into a folder that is there already, ``sweep.json`` last; a process that is killed does the rest."""
     stay = (LOCK_NAME, MANIFEST_NAME, SURRENDERED)
-    if _has_end(public):  # its file is the last that moves: what is left was put back, and may be older
+    if _has_end(public):  # its file is the last that moves: what is still here was put back, and is older
         remove(path)
         return public
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name not in stay)

@@ -21,7 +21,7 @@ from dashboards.text import show_epsilon, show_test, show_value
 from sweeper.backend.endings import GRACE_SECONDS
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import GROWS, UPPER_BOUND, price
+from sweeper.privacy.pricing import FIXED, GROWS, OF_COPY, UPPER_BOUND, price
 from sweeper.program import program
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.results.front import read_front
@@ -373,6 +373,9 @@ def test_while_nothing_is_drawn_there_is_no_price_and_behind_the_last_trial_no_b
     nothing = {name: replace(one, epsilon=0.0, events=0) for name, one in sweep.result.ledger.items()}
     silent = replace(sweep, result=replace(sweep.result, ledger=nothing))
     assert str(join(_costs(silent, trains=True))) == "<p>Nothing is spent yet.</p>"
+    copied = {name: replace(one, fixed=True, unproven=OF_COPY) for name, one in sweep.result.ledger.items()}
+    told = str(join(_costs(replace(sweep, result=replace(sweep.result, ledger=copied)), trains=True)))
+    assert (OF_COPY in told, FIXED in told) == (True, False)
     costs = [str(join(_costs(sweep, trains=trains))) for trains in (True, False)]
     assert [UPPER_BOUND in words for words in costs] == [True, False]
 

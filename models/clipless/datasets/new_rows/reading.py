@@ -275,16 +275,13 @@ def _encode(
     cells = table.columns[name]
     if isinstance(column, Categorical):
         return _one_hot(cells, column, missing_markers, where, allow_unknown=allow_unknown)
-    if isinstance(column, Numeric) and not (allow_unknown and column.missing is not None):
-        remedy = "correct it"
-        if column.missing is not None:
-            remedy += ", or allow what is not declared (--allow-unknown), which is taken as missing, as in training"
-        values_N = numbers(cells, missing_markers, where, remedy=remedy)
-        if column.missing is None:
-            _refuse_missing(values_N, where)
-    return encode_columns(
-        Table(table.name, {name: cells}), {name: column}, missing_markers, open_rows=not allow_unknown
-    )
+    remedy = "correct it"
+    if isinstance(column, Numeric) and column.missing is None:
+        _refuse_missing(numbers(cells, missing_markers, where, remedy=remedy), where)
+    else:
+        remedy += ", or allow what is not declared (--allow-unknown), which is taken as missing, as in training"
+    one = Table(table.name, {name: cells})
+    return encode_columns(one, {name: column}, missing_markers, open_rows=not allow_unknown, remedy=remedy)
 
 
 def _refuse_missing(values_N: NDArray[np.float64], where: str) -> None:

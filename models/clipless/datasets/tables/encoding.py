@@ -25,6 +25,7 @@ from clipless.datasets.tables.table_file import Array, Table, as_written, compos
 from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
+DECLARE = "declare categories, or add it to missing_markers"  # what who trains does about a cell that is no number
 UNMATCHED = -1
 _BELOW_ONE = 1.0 - 2.0**-23  # norm of a point on the sphere, so that rounding to float32 takes none beyond 1
 
@@ -57,11 +58,17 @@ def column_widths(declarations: Mapping[str, Column]) -> tuple[int, ...]:
 
 
 def encode_columns(
-    table: Table, declarations: Mapping[str, Column], missing_markers: Sequence[str], *, open_rows: bool = True
+    table: Table,
+    declarations: Mapping[str, Column],
+    missing_markers: Sequence[str],
+    *,
+    open_rows: bool = True,
+    remedy: str = DECLARE,
 ) -> NDArray[np.float32]:
     """Return ``x_NF``, float32, for the declared columns in their order.
 
-    ``open_rows`` says whether the rows may be checked for mistakes in their declarations.
+    ``open_rows`` says whether the rows may be checked for mistakes in their declarations, ``remedy`` what is to be done
+    about a cell that is no number.
 
     Raises:
         DataError: every column is dropped; a cell that is no finite number, in a column without a value for missing
@@ -75,7 +82,7 @@ def encode_columns(
         block
         for name, declaration in declarations.items()
         for block in _encode(
-            table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}", open_rows
+            table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}", open_rows, remedy
         )
     ]
     if not blocks:
@@ -84,14 +91,14 @@ def encode_columns(
 
 
 def _encode(
-    column: Array, declaration: Column, missing_markers: Sequence[str], where: str, open_rows: bool
+    column: Array, declaration: Column, missing_markers: Sequence[str], where: str, open_rows: bool, remedy: str
 ) -> list[NDArray[np.float32]]:
     match declaration:
         case Drop():
             return []
         case Numeric():
             strict = open_rows or declaration.missing is None
-            values_N = numbers(column, missing_markers, where, strict=strict)
+            values_N = numbers(column, missing_markers, where, strict=strict, remedy=remedy)
             return [_scale(_fill(values_N, declaration, where), declaration)]
         case Categorical():
             return [_one_hot(column, declaration, where, open_rows)]
@@ -106,7 +113,7 @@ def numbers(
     where: str,
     *,
     strict: bool = True,
-    remedy: str = "declare categories, or add it to missing_markers",
+    remedy: str = DECLARE,
 ) -> NDArray[np.float64]:
     """Return the cells of ``column`` as float64, NaN where missing and, unless ``strict``, where they are no number.
 
