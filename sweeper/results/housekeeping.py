@@ -23,7 +23,7 @@ from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.lock import DELETING_NAME, is_driven, undriven
 from sweeper.store.lock import NAME as DRIVER_NAME
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
-from sweeper.store.sweep_folder import SweepFolder, list_sweeps
+from sweeper.store.sweep_folder import SweepFolder, beside, is_waiting, list_sweeps
 from sweeper.tracking.client import delete_runs, destination_of
 from sweeper.tracking.store import own_store
 
@@ -59,10 +59,16 @@ def check_not_running(folder: Path) -> Manifest:
     """Return the manifest of a sweep that no process drives.
 
     Raises:
-        RecordError: no sweep, or one that is running, or may be on another machine.
+        RecordError: no sweep, one that is running, or may be on another machine, or a private selection that has not
+            ended: what it has spent is in its hidden folder.
     """
     if folder.is_symlink():
         raise RecordError(f"Expected the folder of a sweep itself, got a link to one, {folder}; name the folder")
+    if is_waiting(folder):
+        raise RecordError(
+            f"Expected a sweep that has ended, got {folder}, whose private selection in {beside(folder.resolve())} "
+            "has not; end that first with sweeper resume, or sweeper resume --give-up"
+        )
     manifest = SweepFolder(folder).read_manifest()
     if is_driven(folder):
         raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")

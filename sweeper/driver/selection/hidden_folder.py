@@ -79,8 +79,17 @@ def even_times(folder: Path) -> None:
 
 
 def move_out(path: Path, hidden: Path, name: str) -> SweepFolder:
-    """Move what may be seen out of a hidden folder, and return where it is now."""
+    """Move what may be seen out of a hidden folder, and return where it is now.
+
+    Raises:
+        RecordError: it cannot be moved, or what it has spent is neither there nor where it moves: nothing was moved.
+    """
     public = public_folder(SweepFolder(hidden))
+    if not any(one.ledger.exists() for one in (SweepFolder(path), public) if one is not None):
+        raise RecordError(
+            f"Expected the ledger of a private selection in {path}, got none: restore it from where it was kept "
+            f"(spent/), or remove {hidden} if its end was deleted"
+        )
     folder = _renamed(path, hidden.parent, name) if public is None else _filled(public, path)
     (folder.path / SURRENDERED).unlink(missing_ok=True)
     started = folder.path.name.removeprefix(f"{name}-")

@@ -20,6 +20,7 @@ from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.front import read_front
+from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.sweep import Sweep
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.supervisor import check_resumable
@@ -265,6 +266,44 @@ def test_what_is_put_back_of_a_winner_on_its_way_out_replaces_nothing_of_its_end
     after = {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
     assert {name for name in before if after[name] != before[name]} <= {"driver.json"}
     assert not hidden.path.exists()
+
+
+@pytest.mark.usefixtures("bare", "whole")
+@pytest.mark.parametrize("deleted", ["the folder of its end", "its ledger alone"])
+def test_a_winner_on_its_way_out_does_not_lose_its_ledger(made, monkeypatch, deleted):
+    """Killed when the ledger had moved: what is left of the winner would become a sweep without a price."""
+
+    class Killed(BaseException):
+        """Stands for a kill."""
+
+    public, options = made
+    replaced = Path.replace
+
+    def replace_and_die(path, target):
+        found = replaced(path, target)
+        if path.name == "ledger.jsonl" and HIDDEN in str(path):
+            raise Killed
+        return found
+
+    monkeypatch.setattr(Path, "replace", replace_and_die)
+    with pytest.raises(Killed):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    monkeypatch.setattr(Path, "replace", replaced)
+    hidden = beside(public.path)
+    with pytest.raises(RecordError, match=r"whose private selection in .* has not; end that first with sweeper resume"):
+        delete_sweep(public.path)
+    assert public.ledger.exists()
+    if deleted == "its ledger alone":
+        public.ledger.unlink()
+    else:
+        shutil.rmtree(public.path)
+    before = sorted(file for file in hidden.rglob("*") if file.is_file())
+    with pytest.raises(RecordError, match=r"Expected the ledger of a private selection in .*, got none: restore it"):
+        private_run.recover(SweepFolder(hidden))
+    assert sorted(file for file in hidden.rglob("*") if file.is_file()) == before
+    assert [path.name for path in hidden.parent.iterdir() if path.is_dir()] == (
+        sorted([hidden.name, public.path.name])[: 1 + public.path.exists()]
+    )
 
 
 def _ordinary(tmp_path):
