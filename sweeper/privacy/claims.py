@@ -66,10 +66,14 @@ WARM_START = (
     "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "
     "and not in this one: if both read the same data, they cost the composition of both."
 )
+WARM_START_COPY = (
+    "The folder of {source} may be a copy, or may have been put back from one: what that sweep drew since is in no "
+    "ledger, and comes on top of that composition."
+)
 WARM_START_EXPERIMENT = (
     "Proposals were steered by the trials of {sweeps} in the MLflow experiment {name}. What each sweep spent is in its "
     "own ledger and not in this one: those that read the same data cost the composition of all. What steered those "
-    "sweeps is said by their own claims."
+    "sweeps, and whether one is a copy whose ledger lacks something, is said by their own claims."
 )
 UNPAID = (
     "Proposals were steered by scores that nobody paid for: {source} is exploratory, and so is this sweep, whatever "
@@ -134,7 +138,8 @@ class Steering:
         source = folder.resolve().name
         exploratory = claim is not None and claim.exploratory
         before = () if claim is None else claim.steered
-        marks = (UNPAID,) * exploratory + (UNBOUNDED,) * unbounded
+        is_copy = claim is not None and COPIED in claim.conditions
+        marks = (WARM_START_COPY,) * is_copy + (UNPAID,) * exploratory + (UNBOUNDED,) * unbounded
         return cls((*(one.format(source=source) for one in (WARM_START, *marks)), *before), exploratory)
 
     @classmethod

@@ -13,7 +13,7 @@ from sweeper.driver import warm_start
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
-from sweeper.privacy.claims import UNBOUNDED, UNPAID, WARM_START, Claim, Steering
+from sweeper.privacy.claims import UNBOUNDED, UNPAID, WARM_START, WARM_START_COPY, Claim, Steering
 from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.specification.constraints import parse_constraint
@@ -281,6 +281,15 @@ def test_what_was_trained_without_privacy_has_no_price_with_what_it_steers(spec,
         steered = about(told(source, spec, tracking="http://store").steering)
         assert (UNBOUNDED.format(source=name) in steered.conditions) is said
         assert not steered.exploratory
+
+
+def test_what_a_copy_spent_is_not_said_to_be_in_its_ledger_and_the_mark_is_passed_on(spec, earlier):
+    first = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="a"), about().of_copy())
+    second = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="b"), about(told(first, spec).steering))
+    mark = WARM_START_COPY.format(source=first.name)
+    assert about(told(first, spec).steering).steered == (WARM_START.format(source=first.name), mark)
+    assert mark in about(told(second, spec).steering).steered
+    assert "whether one is a copy" in Steering.by_experiment("e", sweeps=2, exploratory=False).conditions[0]
 
 
 def test_the_claim_of_an_older_source_is_that_of_its_front(spec, earlier):
