@@ -193,8 +193,8 @@ class SweepRun:
         if self._selected is None:
             self._recorder.spending.enter_budget()
         self._rehearsals = open_rehearsals(self._plan, self._folder, self._tracker) if is_first else None
-        if self._selected is not None:
-            self._recorder.records.track_ended()
+        if self._selected is not None or self._folder.is_first_of_copy:
+            self._recorder.records.track_earlier()
         self._recorder.write_front_now_and_then()
         if self._resumed:
             self._before = _finished(self._recorder)
@@ -412,7 +412,7 @@ class SweepRun:
     def _finish(self, status: SweepStatus, reason: str) -> tuple[Front, Undelivered]:
         folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED
         try:
-            recorder.records.close()
+            recorder.records.close(goes_on=cut)
             self._troubles += [] if cut else troubles_of(recorder.spending.settle)
             front = recorder.front(tight=not cut)
             self._unwritten += write_results(folder, front)

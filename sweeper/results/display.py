@@ -29,6 +29,8 @@ from sweeper.store.manifest import Manifest
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_NAMED = 3  # points without a model, in a sentence
+
 
 def front_in_html(front: FrontRecord) -> str:
     """Return a front: its counts, what its best point reaches, its named points among others, and what it costs."""
@@ -43,6 +45,7 @@ def front_in_html(front: FrontRecord) -> str:
         parts.append(table(*_tabulated(front, shown, titles)))
     if len(shown) < len(front.on_front):
         parts.append(paragraph(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them."))
+    parts += map(paragraph, _lacking_models(front))
     if "everything" in front.ledger:
         parts.append(paragraph(front.ledger["everything"].in_words))
     return "".join(parts)
@@ -86,6 +89,16 @@ def _marks(front: FrontRecord) -> list[str]:
     """Return what stands against every number of a front, in sentences."""
     copied = [COPIED] if COPIED in front.claim.conditions else []
     return [f"{EXPLORATORY}."] * front.claim.exploratory + copied
+
+
+def _lacking_models(front: FrontRecord) -> list[str]:
+    """Return which points of the front cannot be picked, in a sentence, if any; none where no model is kept at all."""
+    lacking = [point.label for point in front.front_points if point.model is None]
+    if not 0 < len(lacking) < len(front.on_front):
+        return []
+    more = f"; and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
+    named = f"{'; '.join(lacking[:_MOST_NAMED])}{more}"
+    return [f"Not picked, for they came back to the front when their models had been removed: {named}."]
 
 
 def _utilities(front: FrontRecord) -> list[str]:
@@ -136,6 +149,7 @@ def front_in_words(front: FrontRecord) -> str:
     lines += aligned([heads, *rows]) if rows else []
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
+    lines += [line for text in _lacking_models(front) for line in textwrap.wrap(text, WIDTH)]
     if "everything" in front.ledger:
         lines += textwrap.wrap(front.ledger["everything"].in_words, WIDTH)
     return "\n".join(lines)
@@ -167,7 +181,7 @@ def picked_in_words(point: Point, config: ConfigValues, front: FrontRecord) -> l
     """Return a point that was picked as lines: what it costs, its scores beside a baseline, and its configuration."""
     epsilon = f"{value_name('epsilon')} {value_text(point, 'epsilon')}"
     head = f"{point.label}: {epsilon}{and_price(front.price)}"
-    return [*_marks(front), head, *score_lines(point, front), _settings(config)]
+    return [*_marks(front), head, *score_lines(point, front), _settings(config), *_lacking_models(front)]
 
 
 def point_in_words(point: Point, config: Mapping[str, object], price: Price | None) -> list[str]:

@@ -31,8 +31,9 @@ def pick(
     """Return the point of best utility that meets the conditions.
 
     Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon. Points that an
-    audit refuses are on no front and never picked. Where scores are noisy, utility is an estimate, and a point of an
-    explorer is picked before a final only if its interval lies above that of every final.
+    audit refuses are on no front and never picked; one whose model was not kept is only where all that meet the
+    conditions are such. Where scores are noisy, utility is an estimate, and a point of an explorer is picked before a
+    final only if its interval lies above that of every final.
 
     ``max_price`` is the largest price to accept, which is the same for every point; ``max_epsilon`` the largest own
     epsilon, fixed in advance; ``minimum`` has the smallest values to accept by objective,
@@ -53,6 +54,7 @@ def pick(
         nearest = min(candidates, key=lambda point: _distance(point, ceiling, floors))
         raise PickError(_nearest(nearest, ceiling, floors) + _refusals(front))
     utility = next(o for o in front.objectives if o.name != "epsilon")
+    allowed = [point for point in allowed if point.model is not None] or allowed
     return max(surest(allowed, utility), key=lambda point: rank(point, utility))
 
 

@@ -31,6 +31,7 @@ from sweeper.rounding import round_up
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.trial_standings import OPEN
 from sweeper.tracking.names import (
     NAME_TAG,
     NOISE_TAG,
@@ -220,13 +221,13 @@ class TrialRecords:
         self._save_points(replace(tested, smoothed=smoothed, error_rules=rules))
 
     def forget_models(self) -> None:
-        """Record that points beside the front have no model any more; `close` removes the files."""
+        """Record that points beside the front, which no audit refuses, have no model any more; `close` removes it."""
         kept = {point.key for point in (*self.archive.points, *self._finals)}
-        others = [point for point in self.points.values() if point.model and point.key not in kept]
+        others = [p for p in self.points.values() if p.model and p.key not in kept and self._is_admitted(p)]
         self._save_points(*(replace(point, model=None) for point in others))
 
-    def track_ended(self) -> None:
-        """Tell the tracker of trials that ran and ended without it."""
+    def track_earlier(self) -> None:
+        """Tell the tracker of trials that ran without it, and how those ended that have."""
         for trial in self.trials.values():
             name = trial_name(trial.id, trial.config)  # the price of one training holds for no winner
             self._tracker.start_trial(trial.id, trial.config, {**self._tags, NAME_TAG: name})
@@ -236,7 +237,8 @@ class TrialRecords:
             planned = self._sensitivities.pop(point.trial, {})
             self._tracker.log(point.trial, point.epoch, _metrics(point) | planned)
         for trial in self.trials.values():
-            self._tracker.end_trial(trial.id, trial.status, trial.reason)
+            if trial.status.value not in OPEN:
+                self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
     def _best_metrics(self, points: Sequence[Point]) -> dict[str, float]:
         """Return the metrics of the best point of a trial so far, of each objective for which it is among these."""
@@ -252,23 +254,23 @@ class TrialRecords:
 
     def note_runs(self) -> bool:
         """Record which tracking run is which trial's, and return whether there was a new one."""
-        new = [t for t in self.trials.values() if t.run_id is None and self._tracker.run_id(t.id)]
+        new = [t for t in self.trials.values() if self._tracker.run_id(t.id) not in (None, t.run_id)]
         for trial in new:
             self.save(trial)
         return bool(new)
 
-    def close(self) -> None:
+    def close(self, *, goes_on: bool = False) -> None:
         """Write rows that a full disk refused, and remove models without a point, unless every model is kept.
 
-        The model of a point that an audit refuses stays: the audit can be repeated on it.
+        The model of a point that an audit refuses stays: the audit can be repeated on it. So do all that noisy scores
+        judge while a sweep ``goes_on`` later: what it releases then can bring any of them back to the front.
         """
         self._folder.flush()
         if self._keep_every_model or self._folder.trouble is not None:
             return
-        if self._noisy_stages is not None:
+        if self._noisy_stages is not None and not goes_on:
             self.forget_models()
-        refused = (point for point in self.points.values() if not self._is_admitted(point))
-        kept = {point.model for point in (*self.archive.points, *refused, *self._finals)}
+        kept = {point.model for point in (*self.points.values(), *self._unplanned.values())}
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)

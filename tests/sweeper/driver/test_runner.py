@@ -34,6 +34,7 @@ from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.options import Options
+from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
@@ -732,6 +733,18 @@ def test_sweeps_that_begin_at_one_moment_have_runs_of_their_own_and_find_them_ag
 
 
 @pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(("outcome", "goes_on"), [(INTERRUPTED, True), (RunResult(), False)])
+def test_models_are_removed_as_of_a_sweep_that_has_ended_or_one_that_goes_on_later(
+    ended, monkeypatch, outcome, goes_on
+):
+    closed = []
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: outcome))
+    monkeypatch.setattr(TrialRecords, "close", lambda _self, **given: closed.append(given))
+    resume(ended, trials=5)
+    assert closed == [{"goes_on": goes_on}]
+
+
+@pytest.mark.usefixtures("bare")
 def test_a_copy_has_an_id_of_its_own_though_its_first_driver_failed_early(ended, tmp_path, monkeypatch):
     """And keeps it: under that of the original both would write to the same runs and checkpoints."""
     monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
@@ -745,6 +758,19 @@ def test_a_copy_has_an_id_of_its_own_though_its_first_driver_failed_early(ended,
     own = resume(copy).manifest().id
     assert own != before
     assert resume(copy).manifest().id == own
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_copy_that_goes_on_has_runs_of_its_own_of_all_trials_that_have_ended_as_these_have(ended, monkeypatch):
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    before = {trial.id: trial for trial in SweepFolder(ended).trials().values()}
+    resume(ended, trials=5)
+    found = runs(ended)
+    statuses = {name: run.status for name, run in found.items()}
+    assert statuses == dict.fromkeys([ended.name, *before], "FINISHED")
+    assert all("val/accuracy" in found[trial].metrics for trial in before)
+    noted = {id_: trial.run_id for id_, trial in read_front(ended / "front.json").trials.items()}
+    assert all(noted[id_] not in (None, trial.run_id) for id_, trial in before.items())
 
 
 @pytest.mark.usefixtures("bare")

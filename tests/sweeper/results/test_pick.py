@@ -4,6 +4,7 @@ import pytest
 
 from sweeper.errors import PickError
 from sweeper.privacy.pricing import Price
+from sweeper.results.display import front_in_html, front_in_words, picked_in_words
 from sweeper.results.pick import pick
 
 
@@ -55,6 +56,22 @@ def test_the_best_utility_within_the_conditions_is_picked(front, max_epsilon, mi
 def test_what_cannot_be_picked_names_the_nearest(front, max_epsilon, minimum, said):
     with pytest.raises(PickError, match=said):
         pick(front, max_epsilon, minimum)
+
+
+def test_a_point_whose_model_was_removed_is_not_picked_where_another_meets_the_conditions(make_front, make_point):
+    """Of noisy scores the best can come back to the front after its model was removed."""
+    best, second = (
+        make_point("t0001", 5, 2.0, 0.9),
+        make_point("t0001", 2, 1.0, 0.8, model="models/t0001-2.safetensors"),
+    )
+    front = make_front([best, second])
+    assert pick(front).epoch == 2
+    assert pick(front, minimum={"accuracy": 0.85}).epoch == 5
+    sentence = "Not picked, for they came back to the front when their models had been removed: t0001, epoch 5."
+    assert sentence in picked_in_words(second, {}, front)
+    assert sentence in " ".join(front_in_words(front).split())
+    assert sentence in front_in_html(front)
+    assert "Not picked" not in front_in_words(make_front([best]))
 
 
 def test_a_price_above_the_largest_that_is_accepted_is_refused_whatever_a_points_own_epsilon(make_front, make_point):

@@ -14,7 +14,7 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.spending import SpendingRecord
-from sweeper.driver.recording.trial_records import points_of
+from sweeper.driver.recording.trial_records import TrialRecords, points_of
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.planning.make import plan_of_records
 from sweeper.privacy.ledger import Ledger
@@ -398,6 +398,48 @@ def test_where_the_data_are_not_at_hand_a_model_is_kept_by_the_estimate_of_its_n
     with_model = {point.key for point in kept.folder.points().values() if point.model}
     assert {point.key for point in taken.front().front_points} <= with_model
     taken.records.close()
+
+
+def noisy_records(kept, plan_row):
+    """Records of two trials with noisy scores; the point of the second is off the front."""
+    for number, (epoch, accuracy) in enumerate([(1, 0.9), (2, 0.2)], 1):
+        trial = f"t000{number}"
+        begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=SCORES)), trial)
+        row = replace(epoch_row(kept, trial, epoch, accuracy), errors={"accuracy": (0.02, 800.0)})
+        kept.folder.save_points(points_of(trial, row, None))
+    return TrialRecords(SweepFolder(kept.path), kept.plan.shared.objectives, kept.tracker, {}, noisy_stages=())
+
+
+def test_while_a_sweep_goes_on_later_every_model_is_kept_that_noisy_scores_judge(kept, plan_row):
+    """What is released then may bring any of its points back to the front, which could not be picked."""
+    records = noisy_records(kept, plan_row)
+    assert [point.trial for point in records.archive.points] == ["t0001"]
+    records.close(goes_on=True)
+    assert models(kept) == ["t0001-1.safetensors", "t0002-2.safetensors"]
+    assert all(point.model for point in SweepFolder(kept.path).points().values())
+    records.close()
+    assert models(kept) == ["t0001-1.safetensors"]
+    assert SweepFolder(kept.path).points()["t0002", 2, ""].model is None
+
+
+def test_the_model_of_a_noisy_point_that_an_audit_refuses_is_kept(kept, plan_row):
+    records = noisy_records(kept, plan_row)
+    records.refuse({"t0001": "its audit attained more than its epsilon"})
+    records.close()
+    assert models(kept) == ["t0001-1.safetensors", "t0002-2.safetensors"]
+    assert all(point.model for point in SweepFolder(kept.path).points().values())
+
+
+def test_a_tracker_is_told_of_earlier_trials_and_of_the_end_of_those_that_have_one(kept, plan_row):
+    for trial in ("t0001", "t0002"):
+        begin(kept.recorder, plan_row, trial)
+        report(kept, 1, 0.5, trial)
+    kept.recorder.on_end("t0002", TrialStatus.STOPPED, "it was asked to", 1)
+    tracker = type(kept.tracker)()
+    TrialRecords(SweepFolder(kept.path), kept.plan.shared.objectives, tracker, {}).track_earlier()
+    assert [call[0] for call in tracker.of("start_trial")] == ["t0001", "t0002"]
+    assert [call[:2] for call in tracker.of("log")] == [("t0001", 1), ("t0002", 1)]
+    assert tracker.of("end_trial") == [("t0002", TrialStatus.STOPPED, "it was asked to")]
 
 
 def test_scores_that_nobody_paid_for_end_the_trial_and_are_not_recorded(kept, plan_row):
