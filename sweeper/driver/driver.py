@@ -354,7 +354,8 @@ class SweepRun:
         if self._has_final:
             return TrialQueue(FinalSearch(self._search, spending, space, records), TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
-        staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed)
+        constant = self._plan.claim.baselines.constants(one.name for one in records.objectives)
+        staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed, constant)
         barriers, is_full = accumulate(spending.stage_trials), self._recorder.spending.is_full
         return TrialQueue(staged, self._plan.trials, unfinished, barriers, is_full)
 

@@ -35,9 +35,10 @@ class StagedSearch:
         records: TrialRecords,
         constraints: Sequence[OutcomeConstraint] = (),
         rehearsed: Sequence[Explored] = (),
+        constant: Mapping[str, float] | None = None,
     ) -> None:
         self._search, self._spending, self._space, self._records = search, spending, space, records
-        self._constraints, self._rehearsed = tuple(constraints), list(rehearsed)
+        self._constraints, self._rehearsed, self._constant = tuple(constraints), list(rehearsed), constant
 
     @property
     def asked(self) -> int:
@@ -68,6 +69,7 @@ class StagedSearch:
             count=count,
             signal=self._signal_of(stage),
             constraints=(*self._constraints, *self._search.region),
+            constant=self._constant,
         )
         had = [proposal for trial, proposal in self._search.proposals.items() if self._stage(trial) == stage]
         return next((proposal for proposal in best if proposal not in had), None)

@@ -124,6 +124,10 @@ class Baselines:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))
 
+    def constants(self, names: Iterable[str]) -> dict[str, float]:
+        """Return what a constant prediction reaches on validation rows, by the names of which that is known."""
+        return {name: reached for name in names if (reached := self.constant(name)) is not None}
+
     def ends(self, name: str, split: str = "validation") -> Interval | None:
         """Return the ends of what a constant prediction reaches, one number twice where it is known without noise.
 

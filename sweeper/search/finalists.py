@@ -2,8 +2,9 @@
 
 Explorers train with far more noise than finals do. Their scores are only compared within a stage, and what is looked
 for is a set: each finalist adds as much as possible to the hypervolume of those before it, over every objective but
-epsilon, which the stage fixes. A constraint of the spec is a preference: outcomes that miss it count only where none
-meets it.
+epsilon, which the stage fixes. A constant prediction has every radius, and is there for nothing: after the first
+finalist the others are judged by what they add to the front of both. A constraint of the spec is a preference: outcomes
+that miss it count only where none meets it.
 
 Rehearsals of few rows are noisy too, and synthetic rows are no real ones. So a configuration that did best on public
 tables is preferred: another one comes before it only if it is better by more than the error of their difference.
@@ -48,6 +49,7 @@ def choose_finalists(
     count: int,
     signal: float,
     constraints: Sequence[OutcomeConstraint] = (),
+    constant: Values | None = None,
 ) -> list[dict[str, Scalar]]:
     """Return the proposals of the next stage, best first, each moved to its signal.
 
@@ -61,13 +63,15 @@ def choose_finalists(
         count: how many are wanted.
         signal: of the next stage.
         constraints: those of the spec, and where the search was steered.
+        constant: what a constant prediction reaches, by objective; not in every objective where that is not known.
 
     Returns:
         At most ``count`` proposals, no two of them alike; fewer where fewer trials have scores.
     """
     chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
-        for trial in _ranked([trial for trial in explored if trial.stage == stage], objectives, constraints):
+        latest = [trial for trial in explored if trial.stage == stage]
+        for trial in _ranked(latest, objectives, constraints, constant or {}):
             proposal = transfer_proposal(trial.proposal, space, trial.signal, signal)
             chosen.setdefault(_likeness(proposal), proposal)
     return list(chosen.values())[:count]
@@ -134,9 +138,12 @@ def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
 
 
 def _ranked(
-    trials: Sequence[Explored], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
+    trials: Sequence[Explored],
+    objectives: Sequence[Objective],
+    constraints: Sequence[OutcomeConstraint],
+    constant: Values,
 ) -> list[Explored]:
-    """Return the trials that have scores, each adding most to those before it."""
+    """Return the trials that have scores, each adding most to those before it and to a constant prediction."""
     axes, wanted = _judged(objectives, constraints)
     shown = [_Shown.of(trial.points, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
@@ -146,7 +153,8 @@ def _ranked(
         best = max(left, key=lambda i: (-shown[i].missed, *shown[i].adds_to(front), -i))
         if not ranked and any(trial.preferred for trial in trials):
             best = _first_of(trials, left, objectives, constraints)
-        front = np.concatenate([front, shown[best].rows])
+        free = [] if ranked else [_Shown.of([constant], axes, ()).rows]
+        front = np.concatenate([front, shown[best].rows, *free])
         left.remove(best)
         ranked.append(trials[best])
     return ranked

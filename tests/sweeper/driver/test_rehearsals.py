@@ -9,7 +9,7 @@ import pytest
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
-from sweeper.driver import driver
+from sweeper.driver import driver, stages
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
@@ -168,6 +168,23 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     again = resume(made.directory)
     assert began[2:] == [Rehearsal, CliplessTrial]
     assert again.manifest().status is SweepStatus.STOPPED
+
+
+@pytest.mark.usefixtures("bare", "untracked")
+@pytest.mark.slow
+def test_finalists_are_judged_beside_a_constant_prediction(spec, tmp_path, monkeypatch):
+    seen = []
+
+    def train(kind, queue, *_):
+        if kind is CliplessTrial:
+            queue.start()
+        return RunResult()
+
+    monkeypatch.setattr(driver, "open_backend", fake_backend(train))
+    monkeypatch.setattr(stages, "choose_finalists", lambda *_, constant, **__: seen.append(constant) or [])
+    claim = run(spec, Options(out=tmp_path)).front().claim
+    assert seen == [{"accuracy": claim.baselines.constant("accuracy")}]
+    assert seen[0]["accuracy"] > 0.1
 
 
 @pytest.mark.long

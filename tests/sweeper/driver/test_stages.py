@@ -37,7 +37,7 @@ def spec(content):
 class Sweep:
     """A search in stages, and the records that it looks at."""
 
-    def __init__(self, spec, journal, rehearsed=(), first=()):
+    def __init__(self, spec, journal, rehearsed=(), first=(), constant=None):
         self.budget = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
         self.records.estimated = lambda: self.records.points
@@ -52,7 +52,8 @@ class Sweep:
             )
             for rate, accuracy in zip(rehearsed[::2], rehearsed[1::2], strict=True)
         ]
-        self.staged = StagedSearch(self.search, self.budget, spec.space, self.records, rehearsed=shown)
+        given = self.search, self.budget, spec.space, self.records
+        self.staged = StagedSearch(*given, rehearsed=shown, constant=constant)
 
     def train(self, accuracy=None):
         trial = self.staged.ask()

@@ -30,9 +30,9 @@ def explored(rate, *points, stage=0, signal=0.1):
     return Explored(proposal={RATE: rate}, signal=signal, stage=stage, points=values)
 
 
-def chosen(trials, spec, *, count, signal, region=()):
-    constraints = (*spec.search.outcomes, *region)
-    return choose_finalists(trials, spec.space, spec.objectives, count=count, signal=signal, constraints=constraints)
+def chosen(trials, spec, *, count, signal, region=(), constant=None):
+    given = {"constraints": (*spec.search.outcomes, *region), "constant": constant}
+    return choose_finalists(trials, spec.space, spec.objectives, count=count, signal=signal, **given)
 
 
 def rates(found):
@@ -46,6 +46,20 @@ def test_the_largest_hypervolume_comes_first_then_what_adds_to_it(spec):
         explored(0.03, (0.3, 0.6)),
     ]
     assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.01, 0.03]
+
+
+@pytest.mark.parametrize(
+    ("constant", "second"),
+    [
+        ({"accuracy": 0.149, "certified@0.25": 0.149}, 0.02),  # adds no less, and is better
+        ({"accuracy": 0.149}, 0.03),
+        (None, 0.03),
+    ],
+)
+def test_what_a_constant_prediction_reaches_adds_nothing(spec, constant, second):
+    """It has every radius: a network that learnt nothing would be trained for its certificates."""
+    trials = [explored(0.01, (0.9, 0.05)), explored(0.02, (0.85, 0.05)), explored(0.03, (0.13, 0.13))]
+    assert rates(chosen(trials, spec, count=2, signal=0.1, constant=constant)) == [0.01, second]
 
 
 def test_every_epoch_and_then_accuracy_decide(spec):
