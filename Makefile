@@ -15,7 +15,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PIP := $(PIP_INSTALL) --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo stack stack-engine test lint format docs bench constraints release clean
+.PHONY: help setup dev demo stack stack-engine test lint format docs bench constraints lowest release clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
@@ -29,6 +29,7 @@ help:
 	@echo "make docs     build the user guide into site/, warnings as errors"
 	@echo "make bench    measure against peers; prints tables. DATA=FOLDER with local data sets runs all of them"
 	@echo "make constraints  resolve the versions in constraints.txt anew; installs nothing"
+	@echo "make lowest   run the tests with the lowest versions that pyproject.toml allows, in an environment of their own"
 	@echo "make release  VERSION=0.2.0: build and try the wheel, write the notes, tag; pushes nothing"
 	@echo "make clean    remove .venv and what was built"
 
@@ -92,6 +93,10 @@ constraints: $(VENV)/.python
 	$(PIP_INSTALL) $(PIP_ARGS) --dry-run --ignore-installed --report $(VENV)/resolved.json --editable ".[dev]"
 	$(BIN)/python -m tools.constraints $(VENV)/resolved.json > $(VENV)/constraints.txt
 	mv $(VENV)/constraints.txt constraints.txt
+
+lowest: $(VENV)/.python
+	$(BIN)/python -m tools.constraints --lowest > $(VENV)/lowest.txt
+	$(MAKE) VENV=$(VENV)/lowest CONSTRAINTS=$(VENV)/lowest.txt test
 
 release: $(VENV)/.dev
 	$(BIN)/python -m tools.release "$(VERSION)" $(PIP_ARGS)

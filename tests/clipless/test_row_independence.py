@@ -48,7 +48,8 @@ def _whole_test(monkeypatch):
 def nudged(x, where):
     """``x`` with the last bit of the chosen rows' first entry moved."""
     moved = x.clone().flatten(1)
-    moved[where, 0] = torch.nextafter(moved[where, 0], torch.full_like(moved[where, 0], torch.inf))
+    first = moved[where, 0].detach()
+    moved[where, 0] += torch.nextafter(first, torch.full_like(first, torch.inf)) - first
     return moved.view_as(x)
 
 

@@ -40,6 +40,21 @@ def test_every_dependency_has_one_exact_version():
     assert pinned == sorted(set(pinned))
 
 
+def test_the_lowest_versions_are_the_bounds_of_what_users_install(monkeypatch, capsys):
+    project = {
+        "dependencies": ["torch>=2.8,<2.15", "ray[tune]>=2.60,<2.61"],
+        "optional-dependencies": {"service": ["sweeper[mcp]", "fastapi>=0.165"], "dev": ["mypy>=1.14", "torch>=2.9"]},
+    }
+    assert list(constraints.lowest(project)) == ["fastapi==0.165", "ray==2.60", "torch==2.8"]
+    monkeypatch.setattr(sys, "argv", ["constraints", "--lowest"])
+    constraints.main()
+    lines = capsys.readouterr().out.splitlines()
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert all(">=" in one for one in declared)
+    assert {re.match(r"[\w.-]+", one).group() for one in declared} <= {line.partition("==")[0] for line in lines}
+    assert len(lines) == len({line.partition("==")[0] for line in lines}), "two bounds of one package"
+
+
 def test_make_and_the_image_install_from_the_file():
     image = (ROOT / "Dockerfile").read_text()
     assert image.count("pip install ") == image.count("pip install --constraint constraints.txt ") == 2
