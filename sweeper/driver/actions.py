@@ -1,7 +1,7 @@
 """Commands on sweeps that are there, as functions: stop one, enqueue, steer, audit, compare, predict, register."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +141,8 @@ def compare(
     """
     given = list(sweeps[0]) if len(sweeps) == 1 and isinstance(sweeps[0], list | tuple) else list(sweeps)
     fronts = [_labelled(one) for one in given]
-    return comparison.compare(fronts, anyway=anyway, reference=reference, log_epsilon=log_epsilon)
+    specs = {str(folder): load(folder).manifest().spec for folder in _folders_of(given)}
+    return comparison.compare(fronts, anyway=anyway, reference=reference, log_epsilon=log_epsilon, specs=specs)
 
 
 @called_by_users(CONDITIONS)
@@ -221,6 +222,10 @@ def register(
         model if isinstance(model, Picked) else load(folder_of(model)).pick(max_epsilon, minimum, max_price=max_price)
     )
     return register_model(picked, name, tracking=tracking, data_dir=None if data_dir is None else Path(data_dir))
+
+
+def _folders_of(given: Iterable[object]) -> list[Path]:
+    return [folder_of(one) for one in given if isinstance(one, Sweep | str | Path)]
 
 
 def _labelled(given: object) -> tuple[str, Front]:

@@ -1,15 +1,15 @@
 """Sweeps side by side: hypervolume of each in one box, and the difference between specs over their runs.
 
-Sweeps of one name are runs of one spec. Between two specs with several runs each, the difference of the mean
-hypervolumes comes with Welch's 95 % interval and the p-value of Mann and Whitney's rank test; with one run of either
-there is no telling a difference from luck, and none is claimed.
+Sweeps of one name are taken as runs of one spec, and it is said where they are not. Between two specs with several runs
+each, the difference of the mean hypervolumes comes with Welch's 95 % interval and the p-value of Mann and Whitney's
+rank test; with one run of either there is no telling a difference from luck, and none is claimed.
 
 Epsilons of different delta or relation mean different things, and scores on different data are not comparable: such
 sweeps are refused unless asked for, and then every difference between them is listed.
 """
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
@@ -31,6 +31,7 @@ from sweeper.results.exporters import Paper, draw
 from sweeper.results.front import Front
 from sweeper.results.highlights import best, shown_text
 from sweeper.rounding import exactly, in_brackets, round_up
+from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import attack_radius, radius, smoothed_radius
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ PRICE = (
     "If you choose a model by comparing sweeps on the same data, it costs what all of them cost together, not the "
     "price of its own sweep"
 )
-ONE_RUN = "one run of either spec: no confidence can be given, and the difference may be luck"
+ONE_RUN = "one run of a spec: no confidence can be given, and the difference may be luck"
+# In what runs of one spec may differ.
+_ASIDE = ("name", "search.seed", "privacy.account")
+_MOST_KEYS = 3  # of those in which specs differ, in a sentence
 
 
 class ComparisonError(SweeperError, ValueError):
@@ -134,6 +138,7 @@ class Comparison:
     groups: tuple[Group, ...]
     differences: tuple[Difference, ...]
     conflicts: tuple[str, ...] = ()  # why the sweeps are not comparable, in sentences; empty unless that was asked for
+    mixtures: tuple[str, ...] = ()  # which sweeps of one name are of different specs, in sentences
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -264,7 +269,7 @@ class Comparison:
         """What stands against the comparison, in sentences."""
         conflicts = [f"not comparable: {conflict}" for conflict in self.conflicts]
         copies = [f"{run.label}: {COPIED}" for run in self.runs if COPIED in run.front.claim.conditions]
-        return conflicts + ["exploratory: no guarantee"] * self.exploratory + copies
+        return [*conflicts, *self.mixtures, *(["exploratory: no guarantee"] * self.exploratory), *copies]
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the heads and the rows of a table of the sweeps: the best score of each, hypervolume and price."""
@@ -300,6 +305,7 @@ class Comparison:
                 for name, surfaces in self.surfaces().items()
             },
             "conflicts": list(self.conflicts),
+            "mixtures": list(self.mixtures),
             "price": self.price_in_words,
             "together": None if self.price is None else {"epsilon": self.price.epsilon, "delta": self.price.delta},
         }
@@ -311,6 +317,7 @@ def compare(
     anyway: bool = False,
     reference: Mapping[str, float] | None = None,
     log_epsilon: bool = True,
+    specs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Comparison:
     """Compare sweeps.
 
@@ -319,6 +326,7 @@ def compare(
         anyway: compare sweeps that differ in delta, relation, data or objectives, by the objectives they share.
         reference: worst values that count, by objective; those of ``Box.default`` for the others.
         log_epsilon: epsilon is measured in its logarithm.
+        specs: what each was run from, as it recorded that, where it is known.
 
     Raises:
         ComparisonError: fewer than two sweeps, sweeps that are not comparable, no shared objective beside epsilon, or
@@ -345,7 +353,26 @@ def compare(
         groups=groups,
         differences=tuple(_difference(a, b) for a, b in combinations(groups, 2)),
         conflicts=conflicts,
+        mixtures=tuple(_find_mixtures(groups, specs or {})),
     )
+
+
+def _find_mixtures(groups: Iterable[Group], specs: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield which sweeps of one name are of different specs: a mean over them is one of no spec."""
+    for group in groups:
+        known = {run.label: flatten(specs[run.label]) for run in group.runs if run.label in specs}
+        first = next(iter(known), "")
+        for label, spec in known.items():
+            keys = dict.fromkeys([*known[first], *spec])
+            differing = [one for one in keys if one not in _ASIDE and known[first].get(one) != spec.get(one)]
+            if differing:
+                more = len(differing) - _MOST_KEYS
+                named = ", ".join(differing[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
+                yield (
+                    f"Sweeps of the name {group.name} are of different specs, and every mean over them mixes these: "
+                    f"{first} and {label} differ in {named}"
+                )
+                break
 
 
 def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ def pick(
         nearest = min(candidates, key=lambda point: _distance(point, ceiling, floors))
         raise PickError(_nearest(nearest, ceiling, floors) + _refusals(front))
     utility = next(o for o in front.objectives if o.name != "epsilon")
-    allowed = [point for point in allowed if point.model is not None] or allowed
-    return max(surest(allowed, utility), key=lambda point: rank(point, utility))
+    with_model = [point for point in allowed if point.model is not None]
+    return max(surest(with_model or allowed, utility), key=lambda point: rank(point, utility))
 
 
 def surest(points: Sequence[Point], objective: Objective) -> Sequence[Point]:

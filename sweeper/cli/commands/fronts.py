@@ -132,7 +132,8 @@ def compare(
     from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
-    fronts = [(str(sweep), load(find_sweep(sweep)).front()) for sweep in sweeps]
+    given = {str(sweep): load(find_sweep(sweep)) for sweep in sweeps}
+    fronts = [(label, one.front()) for label, one in given.items()]
     if figure not in (None, NAMES_OF_FIGURES) and output is None:
         raise ExportError("Expected --output for a figure of several sweeps, got none: name the file to write")
     found = compare_fronts(
@@ -140,6 +141,7 @@ def compare(
         anyway=anyway,
         reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,
+        specs={label: one.manifest().spec for label, one in given.items()},
     )
     if figure == NAMES_OF_FIGURES:
         _echo_figures(found)

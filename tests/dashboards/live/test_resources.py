@@ -369,7 +369,7 @@ def test_sweeps_are_compared(show, out, write_sweep):
     both = View(compared=(ENDED, "second-20260105-120000"))
     page = show("part", "compared", both)
     assert "digits and second" in page
-    assert "one run of either spec" in page
+    assert "one run of a spec" in page
     assert '<th scope="row"></th>' not in page
     assert sum("lines" in trace["mode"] for trace in show("figure", "fronts", both)["data"]) == 2
     assert show("figure", "attainment", both) is None

@@ -304,7 +304,7 @@ def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim)
     rows = [line.split() for line in shown.splitlines()[1:3]]
     assert rows[0][:3] + rows[0][-2:] == ["digits", "a", "2", f"{sound[0][1].hypervolume:.4f}", "3"]
     assert " on test rows " in shown or " on validation rows " in shown
-    words = "hypervolume of digits (price: epsilon 3) minus other (price: epsilon 3): +0.0000 (one run of either spec: "
+    words = "hypervolume of digits (price: epsilon 3) minus other (price: epsilon 3): +0.0000 (one run of a spec: "
     assert words in shown
     assert "(sum of both)." in shown
     marked = replace(sound[1][1], claim=replace(claim, data="mnist", exploratory=True))

@@ -62,6 +62,19 @@ def test_with_several_runs_the_interval_is_welchs_and_the_p_value_mann_and_whitn
     assert "95 % interval" in str(difference)
 
 
+def test_sweeps_of_one_name_that_are_of_different_specs_are_named(front):
+    fronts = labelled(front(0.5, "a"), front(0.6, "a"), front(0.7, "b"))
+    spec = {"name": "a", "search": {"seed": 1}, "training": {"epochs": 3, "loss": {"temperature": 1.0}}}
+    other = {"name": "a", "search": {"seed": 2}, "training": {"epochs": 4, "loss": {"name": "cce"}}}
+    specs = dict(zip([label for label, _ in fronts], (spec, other, spec), strict=True))
+    (said,) = compare(fronts, specs=specs).mixtures
+    assert said.endswith("differ in training.epochs, training.loss.temperature, training.loss.name")
+    assert said in compare(fronts, specs=specs).remarks
+    again = spec | {"search": {"seed": 2}}
+    assert compare(fronts, specs=dict(zip(specs, (spec, again, other), strict=True))).mixtures == ()
+    assert compare(fronts).mixtures == ()
+
+
 def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said_where_there_are_p_values(front):
     said, names = "The p-values are not corrected for the number of pairs.", ("digits", "other", "third")
     once = [front(0.5 + 0.1 * i, name) for i, name in enumerate(names)]
