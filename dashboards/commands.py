@@ -36,11 +36,18 @@ _WHOLE = ("json", "csv", "html")  # formats in which a sweep keeps its front
 
 
 def export(
-    folder: Path, path: Path, figure: str | None = None, paper: Paper | None = None, *, called: str = ""
+    folder: Path,
+    path: Path,
+    figure: str | None = None,
+    paper: Paper | None = None,
+    *,
+    called: str = "",
+    lost: bool | None = None,
 ) -> Path:
     """Write the front of the sweep in ``folder``, or one of its figures, to ``path`` and return it.
 
-    Commands in it name the folder, or what it is ``called`` where readers may not know where it lies.
+    Commands in it name the folder, or what it is ``called`` where readers may not know where it lies. ``lost`` is
+    whether the sweep has lost its driver, from who knows.
 
     Raises:
         RecordError: the folder holds no readable front, or a file that a sweep or a model is read from.
@@ -48,7 +55,7 @@ def export(
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
     _check_place(folder, path, figure)
-    data = read(folder)
+    data = read(folder, lost=lost)
     return export_front(replace(data, directory=called or data.directory), path, figure=figure, paper=paper)
 
 

@@ -26,7 +26,7 @@ from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
 from sweeper.store.sweep_folder import DecisionRow, SweepFolder
-from sweeper.store.trial_standings import OPEN, find_drawn, how_stands
+from sweeper.store.trial_standings import OPEN, find_drawn, how_stands, sweep_status
 
 T = TypeVar("T")
 
@@ -50,6 +50,7 @@ class SweepData:
         actions: what people did to the sweep, oldest first.
         trial_rows: the rows of ``trials.jsonl``, in their order: several of each trial.
         drawn: the trials that have drawn noise, as the ledger says; ``None`` where it was not asked.
+        lost: whether its file says that it runs, but no driver is known.
         rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
             the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
@@ -62,12 +63,18 @@ class SweepData:
     actions: tuple[Action, ...] = ()
     trial_rows: tuple[Trial, ...] = ()
     drawn: frozenset[str] | None = None
+    lost: bool = False
     rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
     def name(self) -> str:
         """Name of the sweep."""
         return self.result.sweep
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is known that nothing more comes without a request."""
+        return self.lost or (self.manifest is not None and self.manifest.status is not SweepStatus.RUNNING)
 
     @property
     def trials(self) -> Mapping[str, FrontTrial]:
@@ -82,7 +89,7 @@ class SweepData:
     def how_stands(self, trial: str, *, runs: bool = True) -> str:
         """How a trial stands or ended, in a word; ``runs`` is whether its sweep does."""
         drawn = None if self.drawn is None else trial in self.drawn
-        return how_stands(self.trials[trial].status, drawn=drawn, runs=runs)
+        return how_stands(self.trials[trial].status, drawn=drawn, runs=runs and not self.lost)
 
     @cached_property
     def recorded(self) -> Mapping[str, Trial]:
@@ -212,8 +219,10 @@ class SweepData:
         return known.get(name, Objective.named(name)).direction
 
 
-def read(directory: str | Path) -> SweepData:
+def read(directory: str | Path, *, lost: bool | None = None) -> SweepData:
     """Read a sweep folder, finished or not.
+
+    ``lost`` is whether it has lost its driver, from who knows; looked for on this machine by default.
 
     ``front.json`` is the result. Unless the sweep has ended, rows of ``trials.jsonl`` and ``points.jsonl`` that it
     does not hold yet are added, and not on the front until it is written again.
@@ -235,6 +244,9 @@ def read(directory: str | Path) -> SweepData:
     )
     data = with_rehearsals(data, read_rehearsals(folder.rehearsals))
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
+    if not has_ended and lost is None:
+        lost = manifest is not None and sweep_status(folder.path, manifest.status) is SweepStatus.LOST
+    data = replace(data, lost=not has_ended and bool(lost))
     return with_drawn(data if has_ended else _with_newer_rows(data, folder), folder)
 
 

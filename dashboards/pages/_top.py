@@ -17,9 +17,11 @@ from dashboards.text import (
     title_of,
 )
 from sweeper.records import Objective, Point, SweepStatus
+from sweeper.results.display import go_on_with
 from sweeper.results.highlights import why_first
 from sweeper.rounding import number_of
 from sweeper.specification.search import SmoothingPlan, SmoothingSettings, plan_smoothing
+from sweeper.store.trial_standings import LOST_REASON
 
 EYEBROW = "Sweep report"
 RUNNING = "Running: test scores are still to come"
@@ -44,9 +46,10 @@ def _running(data: SweepData) -> Html | None:
     """Mark the report of a sweep that has not ended: its numbers change."""
     if data.manifest is None or data.manifest.status is not SweepStatus.RUNNING:
         return None
-    price = data.result.price
-    words = RUNNING if price is None or price.fixed else f"{RUNNING}; {_SO_FAR}"
-    return tag("p", tag("strong", f"{words}."), class_="banner", role="note")
+    price, said = data.result.price, f"Lost: {LOST_REASON}" if data.lost else RUNNING
+    words = said if price is None or price.fixed else f"{said}; {_SO_FAR}"
+    goes_on = f" {go_on_with(data.directory, lost=True)}" if data.lost else ""
+    return tag("p", tag("strong", f"{words}."), goes_on, class_="banner", role="note")
 
 
 def terms(data: SweepData) -> Html:

@@ -11,14 +11,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.driver.keeping import stands
-from sweeper.driver.reporting.progress import go_on_with
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import COPIED
 from sweeper.privacy.pricing import price, value_name
-from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import Comparison
+from sweeper.results.display import go_on_with
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
@@ -28,7 +26,7 @@ from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
 from sweeper.store.rehearsal_records import read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.store.trial_standings import standings
+from sweeper.store.trial_standings import LOST_REASON, standings
 
 SHOWN_POINTS = 20
 SHOWN_REASONS = 20
@@ -79,7 +77,7 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         table.add_column(column, justify="right")
     for folder in folders:
         try:
-            status, halted = stands(folder), _rehearsals_of_halted(folder)
+            status, halted = Sweep(folder.path).status, _rehearsals_of_halted(folder)
             cut = f"{halted[0]} of {halted[1]} rehearsed" if halted else ""
             front = Sweep(folder.path).front() if folder.front.is_file() else None
             mark = "exploratory" if front is not None and front.claim.exploratory else ""
@@ -93,7 +91,7 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
 def _rehearsals_of_halted(folder: SweepFolder) -> tuple[int, int] | None:
     """Return how many configurations were rehearsed, of how many, by a sweep that ended before all were; else None."""
     planned = folder.read_manifest().course.rehearsals
-    if not planned or stands(folder) is SweepStatus.RUNNING or folder.trials():
+    if not planned or Sweep(folder.path).status is SweepStatus.RUNNING or folder.trials():
         return None
     done = len(read_rehearsals(folder.rehearsals))
     return (done, planned) if done < planned else None
@@ -104,11 +102,12 @@ def _halted(sweep: Sweep) -> list[Text]:
 
     Of one that ended later it says how many points of its front are not scored on test rows, and what scores them.
     """
-    found = _rehearsals_of_halted(sweep.folder)
+    found, status = _rehearsals_of_halted(sweep.folder), sweep.status
+    lost = status is SweepStatus.LOST
     if found is None:
         untested = sum(point.test is None for point in sweep.front().front_points)
-        can_resume = stands(sweep.folder) in _CAN_RESUME and not sweep.manifest().selects_privately
-        return [Text(go_on_with(sweep.directory, untested))] if untested and can_resume else []
+        can_resume = status in _CAN_RESUME and not sweep.manifest().selects_privately
+        return [Text(go_on_with(sweep.directory, untested, lost=lost))] if lost or (untested and can_resume) else []
     from sweeper.privacy.ledger import Ledger
 
     event, prices = Ledger(sweep.folder.ledger).sketch, sweep.front().ledger.values()
@@ -118,8 +117,8 @@ def _halted(sweep: Sweep) -> list[Text]:
         if event is None or delta is None
         else f"epsilon {round_up(price([event], delta).epsilon)} at delta {delta!r}"
     )
-    said = sweep.manifest().course.halted_in_words(stands(sweep.folder).value, found[0], paid)
-    return [Text(f"{said}."), Text(f"Go on with it: {program()} resume {sweep.directory}")]
+    said = sweep.manifest().course.halted_in_words(status.value, found[0], paid)
+    return [Text(f"{said}."), Text(go_on_with(sweep.directory, lost=lost))]
 
 
 def _cells(front: Front) -> list[RenderableType]:
@@ -138,8 +137,10 @@ def _cells(front: Front) -> list[RenderableType]:
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Return a sweep's state, front, trials and cost."""
     front, manifest = sweep.front(), sweep.manifest()
-    status = ": ".join(filter(None, [front.sweep, manifest.status.value, manifest.reason]))
-    parts: list[RenderableType] = [Text(status), *_halted(sweep)]
+    status = sweep.status
+    reason = LOST_REASON if status is SweepStatus.LOST else manifest.reason
+    head = ": ".join(filter(None, [front.sweep, status.value, reason]))
+    parts: list[RenderableType] = [Text(head), *_halted(sweep)]
     if front.claim.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     parts += [Text(COPIED, style="bold red")] if COPIED in front.claim.conditions else []
@@ -147,7 +148,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     statuses = {id_: one.status for id_, one in front.trials.items()} | {
         i: one.status.value for i, one in trials.items()
     }
-    ways = standings(sweep.folder, manifest, statuses, runs=stands(sweep.folder) is SweepStatus.RUNNING)
+    ways = standings(sweep.folder, manifest, statuses, runs=status is SweepStatus.RUNNING)
     counts = ", ".join(f"{n} {way}" for way, n in Counter(ways.values()).items())
     parts.append(Text(f"trials: {counts or 'none yet'}"))
     parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sweeper.calls import called_by_users
 from sweeper.errors import RecordError
 from sweeper.privacy.held_out import shown_score
-from sweeper.records import SweepStatus
 from sweeper.results.highlights import best
 from sweeper.results.notes import add_note, add_tag
 from sweeper.results.sweep import Sweep, folder_of
-from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
 
 if TYPE_CHECKING:
@@ -92,17 +90,10 @@ def verify(folder: str | Path, key: str | None = None) -> "pd.DataFrame":
     )
 
 
-def stands(folder: SweepFolder) -> SweepStatus:
-    """Return how a sweep stands, as the live page says it: one whose driver is gone does not run."""
-    status = folder.read_manifest().status
-    lost = status is SweepStatus.RUNNING and not is_driven(folder.path)
-    return SweepStatus.LOST if lost else status
-
-
 def _row(folder: SweepFolder) -> dict[str, Any]:
     row: dict[str, Any] = {"sweep": str(folder.path)}
     try:
-        row["status"] = stands(folder).value
+        row["status"] = Sweep(folder.path).status.value
         front = Sweep(folder.path).front() if folder.front.is_file() else None
     except RecordError as error:
         return row | {"status": f"unreadable: {error}"}

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.errors import RecordError
@@ -9,7 +10,8 @@ from sweeper.markup import WIDTH, aligned, latex_table, paragraph, table
 from sweeper.privacy.claims import COPIED, EXPLORATORY, Claim
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
-from sweeper.records import ConfigValues, Point, Scalar
+from sweeper.program import program
+from sweeper.records import ConfigValues, Point, Scalar, SweepStatus
 from sweeper.results.front_record import FrontRecord, frame_of
 from sweeper.results.highlights import (
     Highlight,
@@ -24,7 +26,7 @@ from sweeper.results.highlights import (
 )
 from sweeper.rounding import exactly, in_brackets, number_of, round_up
 from sweeper.specification.fields.nested import flatten
-from sweeper.store.manifest import Manifest
+from sweeper.store.trial_standings import LOST_REASON
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,14 +122,29 @@ def _shown(front: FrontRecord, named: Sequence[Highlight]) -> list[Point]:
     return spread(front.front_points, always=[one.point for one in named])
 
 
-def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
+def go_on_with(folder: str | Path, untested: int = 0, *, lost: bool = False) -> str:
+    """Return how a sweep goes on that ended early, and how many points of its front have no scores of test rows.
+
+    One that is ``lost`` may still run elsewhere.
+    """
+    lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
+    return f"{lacks}{'If it was killed, go' if lost else 'Go'} on with it: {program()} resume {folder}"
+
+
+def _standing(folder: str, status: SweepStatus, reason: str) -> list[str]:
+    """Return how a sweep stands and where it is, and what to do about one that has lost its driver."""
+    if status is not SweepStatus.LOST:
+        return [f"{' '.join(filter(None, [status.value, reason]))}, in {folder}"]
+    return [f"{status.value}, in {folder}: {LOST_REASON}", go_on_with(folder, lost=True)]
+
+
+def sweep_in_html(folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError) -> str:
     """Return a sweep: how it stands, where it is, and its front if there is one."""
-    status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
     if isinstance(front, RecordError):
         shown = paragraph(str(front))
     else:
         shown = front_in_html(front) + "".join(map(paragraph, definitions(front)))
-    return paragraph(f"{status}, in {folder}") + shown
+    return "".join(map(paragraph, _standing(folder, status, reason))) + shown
 
 
 def front_in_words(front: FrontRecord) -> str:
@@ -159,13 +176,13 @@ def _indented(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
+def sweep_in_words(folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError) -> str:
     """Return a sweep as text: how it stands, where it is, and its front if there is one."""
-    status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
+    head = _standing(folder, status, reason)
     if isinstance(front, RecordError):
-        return f"{status}, in {folder}\n{front}"
+        return "\n".join([*head, str(front)])
     meant = [line for text in definitions(front) for line in textwrap.wrap(text, WIDTH)]
-    return "\n".join([f"{status}, in {folder}", front_in_words(front), *meant])
+    return "\n".join([*head, front_in_words(front), *meant])
 
 
 def epsilon_first(names: Iterable[str]) -> list[str]:

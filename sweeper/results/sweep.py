@@ -12,7 +12,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.markup import WIDTH
 from sweeper.privacy.card.make import Card, charged_to, make_card
 from sweeper.privacy.pricing import Price
-from sweeper.records import Point, Trial
+from sweeper.records import Point, SweepStatus, Trial
 from sweeper.results.display import (
     lines_in_html,
     picked_in_words,
@@ -28,6 +28,7 @@ from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
 from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen
+from sweeper.store.trial_standings import sweep_status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,6 +142,16 @@ class Sweep:
         """
         return self.folder.read_manifest()
 
+    @property
+    @called_by_users()
+    def status(self) -> SweepStatus:
+        """How it stands; lost where ``sweep.json`` says that it runs, but no process of this machine drives it.
+
+        Raises:
+            RecordError: not the folder of a sweep, or one of another format.
+        """
+        return sweep_status(self.directory, self.manifest().status)
+
     def input_format(self, data_dir: Path | None = None) -> "InputFormat":
         """Return how new rows become the input of this sweep's models.
 
@@ -186,13 +197,13 @@ class Sweep:
     def __repr__(self) -> str:
         """Return what a terminal shows."""
         try:
-            return sweep_in_words(str(self.directory), self.manifest(), self._front_or_why())
+            return sweep_in_words(str(self.directory), self.status, self.manifest().reason, self._front_or_why())
         except RecordError as error:
             return str(error)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return sweep_in_html(str(self.directory), self.manifest(), self._front_or_why())
+        return sweep_in_html(str(self.directory), self.status, self.manifest().reason, self._front_or_why())
 
     def _front_or_why(self) -> Front | RecordError:
         try:

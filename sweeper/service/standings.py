@@ -15,9 +15,9 @@ from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.lock import is_driven
 from sweeper.store.manifest import told_spec
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.trial_standings import LOST_REASON
 
 KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
-LOST = "its driver was killed, or runs on another machine"
 _DRIVEN = (SweepStatus.STARTING, SweepStatus.RUNNING, SweepStatus.STOPPING)
 
 
@@ -68,7 +68,7 @@ def standing(
 ) -> Standing:
     """Return how a sweep stands, with a reason where its own says nothing of the state."""
     if state is SweepStatus.LOST:
-        reason = LOST
+        reason = LOST_REASON
     if state in _DRIVEN:
         reason = ""  # that of its last end
     return Standing(name=name, state=state, reason=reason, place=place, started=started, submission=submission)

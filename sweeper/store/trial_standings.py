@@ -1,16 +1,26 @@
-"""How the trials of a sweep stand: what records call running may wait for its turn, or never have begun."""
+"""How a sweep and its trials stand: what records call running may be lost, wait for its turn, or never have begun."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sweeper.errors import RecordError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.jsonl import JsonlFile
+from sweeper.store.lock import is_driven
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
+LOST_REASON = "its driver was killed, or runs on another machine"
 WAITING, NEVER_BEGUN, LOST = "waiting", "never begun", "lost"
 OPEN = (TrialStatus.RUNNING.value, TrialStatus.INTERRUPTED.value)  # statuses of rows that another may follow
+
+
+def sweep_status(folder: Path, recorded: SweepStatus) -> SweepStatus:
+    """Return how a sweep stands whose ``sweep.json`` has the status ``recorded``: one without a driver does not run.
+
+    Nothing is written: a driver on another machine may be there all the same.
+    """
+    return SweepStatus.LOST if recorded is SweepStatus.RUNNING and not is_driven(folder) else recorded
 
 
 def how_stands(status: str, *, drawn: bool | None, runs: bool) -> str:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from dashboards.data import chosen_trials, read
 from sweeper.errors import RecordError
 from sweeper.records import Point, SweepStatus
+from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest, write_manifest
 
 
@@ -46,6 +48,18 @@ def test_of_a_sweep_that_has_ended_only_the_front_is_read(make_front, load):
     write_manifest(folder, Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="spec.yaml"))
     with pytest.raises(RecordError, match="line 1 of"):
         read(folder)
+
+
+def test_a_sweep_that_says_it_runs_is_lost_without_a_driver(make_front, load):
+    folder = Path(load(make_front()).directory)
+    manifest = Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="spec.yaml")
+    write_manifest(folder, manifest)
+    assert read(folder).lost
+    assert not read(folder, lost=False).lost  # who knows that it runs on another machine
+    with driver_lock(folder):
+        assert not read(folder).lost
+    write_manifest(folder, replace(manifest, status=SweepStatus.COMPLETED))
+    assert not read(folder, lost=True).lost
 
 
 def test_decisions_are_read_in_their_order(make_front, load):

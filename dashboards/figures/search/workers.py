@@ -17,7 +17,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from sweeper.records import SweepStatus, Trial, TrialStatus
+from sweeper.records import Trial, TrialStatus
 from sweeper.rounding import number_of
 from sweeper.store.trial_standings import LOST, NEVER_BEGUN, WAITING
 
@@ -112,8 +112,7 @@ def info(data: SweepData) -> WorkersInfo:
 
 def _how(stint: Stint, data: SweepData) -> str:
     """How the trial of a stay that has no end stands: it may wait for its turn, or have lost its driver."""
-    has_ended = data.manifest is not None and data.manifest.status is not SweepStatus.RUNNING
-    return data.how_stands(stint.trial, runs=not has_ended) if stint.trial in data.trials else stint.status
+    return data.how_stands(stint.trial, runs=not data.has_ended) if stint.trial in data.trials else stint.status
 
 
 def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:

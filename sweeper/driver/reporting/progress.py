@@ -26,6 +26,7 @@ from sweeper.privacy.held_out import doubt
 from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Interval, Objective, Point, RehearsalSource
+from sweeper.results.display import go_on_with
 from sweeper.results.highlights import (
     BELOW,
     NOISY,
@@ -435,12 +436,6 @@ def closing_summary(
     if progress.best:
         lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
-
-
-def go_on_with(folder: Path, untested: int) -> str:
-    """Return how a sweep goes on that ended early, and how many points of its front have no scores of test rows."""
-    lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
-    return f"{lacks}Go on with it: {program()} resume {folder}"
 
 
 def _below(point: Point, objective: Objective | None, claim: Claim | None) -> str:

@@ -52,10 +52,13 @@ class SerialExecutor:
             self._asked -= 1
 
 
-def draw(folder: SweepFolder, format_: str, figure: str | None = None, preset: str | None = None) -> RenderedResponse:
+def draw(
+    folder: SweepFolder, format_: str, figure: str | None = None, preset: str | None = None, *, lost: bool = False
+) -> RenderedResponse:
     """Return the report of a sweep, a picture of its front, or one of its figures: a page, a picture or its numbers.
 
-    A preset is the size of a picture, one of `PRESETS`; such a picture has no title.
+    A preset is the size of a picture, one of `PRESETS`; such a picture has no title. ``lost`` is whether the sweep has
+    lost its driver.
 
     Raises:
         UnknownSweepError: there is no front yet.
@@ -68,6 +71,7 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None, preset: s
         raise UnknownSweepError(NO_FRONT)
     paper = None if preset is None else Paper.of(preset, None, None, title=False)
     with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
-        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure, paper, called=folder.path.name)
+        written = Path(place) / f"front.{format_}"
+        path = exporter("front")(folder.path, written, figure, paper, called=folder.path.name, lost=lost)
         content = path.read_bytes()
     return RenderedResponse.of(content, Format(format_).media_type, pack=format_ not in ("png", "pdf"))

@@ -131,8 +131,9 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         if figure is None and format == "csv":
             table = partial(_table, views.front_csv)
             return (await parts.answers.get(sweep, "front.csv", table, FRONT_FILES)).to(request)
-        draw = partial(exports.draw, format_=format, figure=figure, preset=preset)
-        answer = await parts.answers.get(sweep, ("drawn", figure, format, preset), draw, run=turns.run)
+        lost = (await parts.state(sweep)).state is SweepStatus.LOST  # which a service knows of other machines too
+        draw = partial(exports.draw, format_=format, figure=figure, preset=preset, lost=lost)
+        answer = await parts.answers.get(sweep, ("drawn", figure, format, preset), draw, run=turns.run, more=repr(lost))
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
     async def pick(

@@ -35,6 +35,7 @@ from sweeper.results.pick import pick
 from sweeper.rounding import round_up
 from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
+from sweeper.store.trial_standings import LOST_REASON
 
 FIGURES = sweep_figures()
 
@@ -553,6 +554,15 @@ def test_the_report_of_a_running_sweep_says_so_first_and_whether_its_price_may_c
     shown = str(top(replace(sweep, manifest=manifest, result=replace(sweep.result, ledger=ledger))))
     assert shown.index(RUNNING) < shown.index("for <strong>epsilon 13.61")
     assert ("the price is an upper bound of what is charged so far" in shown) is not fixed
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_report_of_a_sweep_that_lost_its_driver_says_so_and_what_to_do(sweep):
+    manifest = replace(sweep.manifest, status=SweepStatus.RUNNING)
+    shown = str(top(replace(sweep, manifest=manifest, lost=True, directory="out/digits-1")))
+    assert RUNNING not in shown
+    assert f"Lost: {LOST_REASON}" in shown
+    assert f"If it was killed, go on with it: {program()} resume out/digits-1" in shown
 
 
 def test_a_row_of_the_front_says_what_its_model_was_made_from(small):

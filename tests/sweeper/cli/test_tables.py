@@ -1,5 +1,6 @@
 """Sweeps as text."""
 
+import html
 import io
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Course, Manifest
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.trial_standings import LOST_REASON
 from tests.factories import make_evidence, make_rehearsals, write_rehearsals
 
 from .conftest import TRAINS
@@ -107,6 +109,24 @@ def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
     shown = text(sweep_view(Sweep(folder.path)))
     assert "epsilon 3." not in shown
     assert all(answer.statement in shown for answer in ledger.answers(1e-4).values())
+
+
+def test_a_sweep_whose_driver_is_gone_is_lost_wherever_it_is_shown_and_stays_as_it_is(make):
+    folder = make(status="running")
+    before = {file: file.read_bytes() for file in folder.path.iterdir() if file.is_file()}
+    sweep = Sweep(folder.path)
+    goes_on = f"If it was killed, go on with it: {program()} resume {folder.path}"
+    for shown in (text(sweep_view(sweep), width=400), repr(sweep), html.unescape(sweep._repr_html_())):
+        assert "lost" in shown
+        assert LOST_REASON in shown
+        assert goes_on in shown
+        assert "running" not in shown
+    assert before == {file: file.read_bytes() for file in folder.path.iterdir() if file.is_file()}
+    with driver_lock(folder.path):
+        for shown in (text(sweep_view(sweep), width=400), repr(sweep), html.unescape(sweep._repr_html_())):
+            assert "running" in shown
+            assert "lost" not in shown
+            assert goes_on not in shown
 
 
 def test_trials_of_a_running_sweep_are_said_to_run_from_their_first_noise_on(make, event):

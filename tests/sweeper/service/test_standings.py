@@ -8,7 +8,7 @@ from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses.standings import ServiceStandings
-from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
+from sweeper.service.standings import RecordedStandings, submitted_spec
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import AWAY
 from sweeper.service.supervision.submissions import Intent, Submission
@@ -16,6 +16,7 @@ from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
+from sweeper.store.trial_standings import LOST_REASON
 
 from .conftest import DONE, SPEC, YAML
 
@@ -89,7 +90,7 @@ def test_a_dead_driver_does_not_run(kind, make_sweep, standings, out):
         assert (found.state, found.reason, found.runs) == (SweepStatus.RUNNING, "", True)
     again = RecordedStandings(Catalog(out)).one(DONE) if kind == "records" else None
     found = again or ServiceStandings(standings._catalog, standings._supervisor, standings._redact).one(DONE)
-    assert (found.state, found.reason, found.runs) == (SweepStatus.LOST, LOST, False)
+    assert (found.state, found.reason, found.runs) == (SweepStatus.LOST, LOST_REASON, False)
 
 
 def test_records_alone_tell_all_states_newest_first(make_sweep, out):

@@ -195,6 +195,19 @@ def test_the_report_comes_as_a_page_that_may_load_nothing_and_tells_no_path(clie
     assert f"pick {folder.path.name}" in answer.text
 
 
+@pytest.mark.parametrize("status", ["running", "completed"])
+def test_what_draws_is_told_whether_the_service_knows_a_driver(client, make_sweep, monkeypatch, status):
+    """One of another machine holds no lock here, so that nothing but the service can know."""
+    make_sweep(status=status)
+
+    def said(_folder, path, *_, lost, **_options):
+        path.write_text(str(lost))
+        return path
+
+    monkeypatch.setattr(exports, "exporter", lambda _: said)
+    assert client.get(f"{URL}/front", params={"format": "html"}).text == str(status == "running")
+
+
 @pytest.mark.chromium
 @pytest.mark.slow
 @pytest.mark.long
