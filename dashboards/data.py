@@ -15,7 +15,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.held_out import doubt
 from sweeper.records import Direction, Objective, Point, RehearsalSource, Scalar, SweepStatus, Trial
 from sweeper.results.estimates import show_points
-from sweeper.results.front import Front, read_front
+from sweeper.results.front import Front, later_points, read_front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.importance import Importance, importances, rehearsed_importances
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
@@ -51,6 +51,7 @@ class SweepData:
         trial_rows: the rows of ``trials.jsonl``, in their order: several of each trial.
         drawn: the trials that have drawn noise, as the ledger says; ``None`` where it was not asked.
         lost: whether its file says that it runs, but no driver is known.
+        later: the points of a lost sweep that were recorded after its front was written.
         rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
             the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
@@ -64,6 +65,7 @@ class SweepData:
     trial_rows: tuple[Trial, ...] = ()
     drawn: frozenset[str] | None = None
     lost: bool = False
+    later: tuple[Point, ...] = ()
     rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
@@ -246,7 +248,8 @@ def read(directory: str | Path, *, lost: bool | None = None) -> SweepData:
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
     if not has_ended and lost is None:
         lost = manifest is not None and sweep_status(folder.path, manifest.status) is SweepStatus.LOST
-    data = replace(data, lost=not has_ended and bool(lost))
+    if lost and not has_ended:
+        data = replace(data, lost=True, later=later_points(folder, front))
     return with_drawn(data if has_ended else _with_newer_rows(data, folder), folder)
 
 

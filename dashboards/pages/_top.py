@@ -48,7 +48,7 @@ def _running(data: SweepData) -> Html | None:
         return None
     price, said = data.result.price, f"Lost: {LOST_REASON}" if data.lost else RUNNING
     words = said if price is None or price.fixed else f"{said}; {_SO_FAR}"
-    goes_on = f" {go_on_with(data.directory, lost=True)}" if data.lost else ""
+    goes_on = f" {go_on_with(data.directory, lost=True, later=data.later)}" if data.lost else ""
     return tag("p", tag("strong", f"{words}."), goes_on, class_="banner", role="note")
 
 

@@ -17,7 +17,7 @@ from sweeper.privacy.pricing import price, value_name
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import Comparison
 from sweeper.results.display import go_on_with
-from sweeper.results.front import Front
+from sweeper.results.front import Front, later_points
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
 from sweeper.results.sweep import Sweep
@@ -105,9 +105,12 @@ def _halted(sweep: Sweep) -> list[Text]:
     found, status = _rehearsals_of_halted(sweep.folder), sweep.status
     lost = status is SweepStatus.LOST
     if found is None:
-        untested = sum(point.test is None for point in sweep.front().front_points)
+        front = sweep.front()
+        untested = sum(point.test is None for point in front.front_points)
         can_resume = status in _CAN_RESUME and not sweep.manifest().selects_privately
-        return [Text(go_on_with(sweep.directory, untested, lost=lost))] if lost or (untested and can_resume) else []
+        later = later_points(sweep.folder, front) if lost else ()
+        goes_on = go_on_with(sweep.directory, untested, lost=lost, later=later)
+        return [Text(goes_on)] if lost or (untested and can_resume) else []
     from sweeper.privacy.ledger import Ledger
 
     event, prices = Ledger(sweep.folder.ledger).sketch, sweep.front().ledger.values()

@@ -122,29 +122,38 @@ def _shown(front: FrontRecord, named: Sequence[Highlight]) -> list[Point]:
     return spread(front.front_points, always=[one.point for one in named])
 
 
-def go_on_with(folder: str | Path, untested: int = 0, *, lost: bool = False) -> str:
-    """Return how a sweep goes on that ended early, and how many points of its front have no scores of test rows.
+def go_on_with(folder: str | Path, untested: int = 0, *, lost: bool = False, later: Sequence[Point] = ()) -> str:
+    """Return how a sweep goes on that ended early, and what its front lacks until then.
 
-    One that is ``lost`` may still run elsewhere.
+    Args:
+        folder: of the sweep.
+        untested: how many points of the front have no scores of test rows.
+        lost: whether the sweep has lost its driver; it may still run elsewhere.
+        later: the points that were recorded after the front was written.
     """
     lacks = f"Not scored on test rows yet: {number_of(untested, 'point')} of the front. " if untested else ""
+    if later:
+        last = max(point.epoch for point in later)
+        lacks += f"Not in the front yet: {number_of(len(later), 'point')} of its trials, up to epoch {last}. "
     return f"{lacks}{'If it was killed, go' if lost else 'Go'} on with it: {program()} resume {folder}"
 
 
-def _standing(folder: str, status: SweepStatus, reason: str) -> list[str]:
-    """Return how a sweep stands and where it is, and what to do about one that has lost its driver."""
+def _standing(folder: str, status: SweepStatus, reason: str, later: Sequence[Point]) -> list[str]:
+    """Return how a sweep stands and where it is, and of one that has lost its driver what to do about it."""
     if status is not SweepStatus.LOST:
         return [f"{' '.join(filter(None, [status.value, reason]))}, in {folder}"]
-    return [f"{status.value}, in {folder}: {LOST_REASON}", go_on_with(folder, lost=True)]
+    return [f"{status.value}, in {folder}: {LOST_REASON}", go_on_with(folder, lost=True, later=later)]
 
 
-def sweep_in_html(folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError) -> str:
-    """Return a sweep: how it stands, where it is, and its front if there is one."""
+def sweep_in_html(
+    folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError, later: Sequence[Point] = ()
+) -> str:
+    """Return a sweep: how it stands, where it is, and its front if there is one, which lacks the ``later`` points."""
     if isinstance(front, RecordError):
         shown = paragraph(str(front))
     else:
         shown = front_in_html(front) + "".join(map(paragraph, definitions(front)))
-    return "".join(map(paragraph, _standing(folder, status, reason))) + shown
+    return "".join(map(paragraph, _standing(folder, status, reason, later))) + shown
 
 
 def front_in_words(front: FrontRecord) -> str:
@@ -176,9 +185,11 @@ def _indented(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def sweep_in_words(folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError) -> str:
-    """Return a sweep as text: how it stands, where it is, and its front if there is one."""
-    head = _standing(folder, status, reason)
+def sweep_in_words(
+    folder: str, status: SweepStatus, reason: str, front: FrontRecord | RecordError, later: Sequence[Point] = ()
+) -> str:
+    """Return a sweep as text, likewise."""
+    head = _standing(folder, status, reason, later)
     if isinstance(front, RecordError):
         return "\n".join([*head, str(front)])
     meant = [line for text in definitions(front) for line in textwrap.wrap(text, WIDTH)]

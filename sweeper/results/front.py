@@ -25,6 +25,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import ERROR_RULES, Objective, Point, Trial
 from sweeper.results.display import front_in_html, front_in_latex, front_in_words
+from sweeper.results.estimates import show_points
 from sweeper.results.exporters import Paper, draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
@@ -148,6 +149,17 @@ def read_front(path: str | Path, *, whole: bool = True) -> Front:
         raise RecordError(f"Expected {path}, which is missing: {program()} resume {folder} writes it from the records")
     front = parse_front(read_object(Path(path)), str(path), whole=whole)
     return up_to_date(still_admitted(front, folder), Path(path).with_name("ledger.jsonl"))
+
+
+def later_points(folder: SweepFolder, front: Front) -> tuple[Point, ...]:
+    """Return the points of a sweep that were recorded after its front was written: after a kill, until it resumes.
+
+    Raises:
+        RecordError: trials or points cannot be read.
+    """
+    known, trials = {point.key for point in front.points}, folder.trials()
+    found = show_points(folder.points().values(), trials, front.stages)
+    return tuple(point for point in found if point.key not in known and point.trial in trials)
 
 
 def parse_front(content: Mapping[str, Any], path: str, *, whole: bool = True) -> Front:

@@ -1,7 +1,7 @@
 """A sweep on disk, as users hold it: its front, its points, and the models of the front."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from sweeper.results.display import (
     trial_frame,
 )
 from sweeper.results.exporters import Paper, draw
-from sweeper.results.front import Front, read_front
+from sweeper.results.front import Front, later_points, read_front
 from sweeper.results.pick import CONDITIONS, pick
 from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
 from sweeper.store.evidence import findings_about, read_evidence
@@ -197,13 +197,19 @@ class Sweep:
     def __repr__(self) -> str:
         """Return what a terminal shows."""
         try:
-            return sweep_in_words(str(self.directory), self.status, self.manifest().reason, self._front_or_why())
+            return sweep_in_words(*self._shown())
         except RecordError as error:
             return str(error)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return sweep_in_html(str(self.directory), self.status, self.manifest().reason, self._front_or_why())
+        return sweep_in_html(*self._shown())
+
+    def _shown(self) -> tuple[str, SweepStatus, str, Front | RecordError, Sequence[Point]]:
+        status, front = self.status, self._front_or_why()
+        is_lost = status is SweepStatus.LOST and isinstance(front, Front)
+        later = later_points(self.folder, front) if is_lost else ()
+        return str(self.directory), status, self.manifest().reason, front, later
 
     def _front_or_why(self) -> Front | RecordError:
         try:

@@ -54,7 +54,11 @@ def test_a_sweep_that_says_it_runs_is_lost_without_a_driver(make_front, load):
     folder = Path(load(make_front()).directory)
     manifest = Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="spec.yaml")
     write_manifest(folder, manifest)
+    (folder / "trials.jsonl").write_text(json.dumps({"id": "t0024", "config": {}, "status": "running"}) + "\n")
+    row = {"trial": "t0024", "epoch": 3, "values": {"epsilon": 0.4, "accuracy": 0.3}}
+    (folder / "points.jsonl").write_text(json.dumps(row) + "\n")
     assert read(folder).lost
+    assert [point.key for point in read(folder).later] == [("t0024", 3, "")]
     assert not read(folder, lost=False).lost  # who knows that it runs on another machine
     with driver_lock(folder):
         assert not read(folder).lost

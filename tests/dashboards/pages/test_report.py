@@ -559,8 +559,10 @@ def test_the_report_of_a_running_sweep_says_so_first_and_whether_its_price_may_c
 @pytest.mark.usefixtures("without_figures")
 def test_the_report_of_a_sweep_that_lost_its_driver_says_so_and_what_to_do(sweep):
     manifest = replace(sweep.manifest, status=SweepStatus.RUNNING)
-    shown = str(top(replace(sweep, manifest=manifest, lost=True, directory="out/digits-1")))
+    later = (Point(trial="t0001", epoch=38, values={"epsilon": 1.0, "accuracy": 0.5}),)
+    shown = str(top(replace(sweep, manifest=manifest, lost=True, directory="out/digits-1", later=later)))
     assert RUNNING not in shown
+    assert "Not in the front yet: 1 point of its trials, up to epoch 38. " in shown
     assert f"Lost: {LOST_REASON}" in shown
     assert f"If it was killed, go on with it: {program()} resume out/digits-1" in shown
 

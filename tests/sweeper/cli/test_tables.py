@@ -129,6 +129,22 @@ def test_a_sweep_whose_driver_is_gone_is_lost_wherever_it_is_shown_and_stays_as_
             assert goes_on not in shown
 
 
+def test_a_lost_sweep_says_which_points_its_front_was_written_without(make, make_point):
+    folder = make(status="running")
+    for known in Sweep(folder.path).front().trials:
+        folder.save_trial(Trial(id=known, config={}))
+    lacks = "Not in the front yet: 2 points of its trials, up to epoch 38. If it was killed, go on with it:"
+    shown = repr(Sweep(folder.path)), text(sweep_view(Sweep(folder.path)), width=400)
+    assert not any("Not in the front yet" in one for one in shown)
+    folder.save_points([*Sweep(folder.path).front().points, make_point("t0001", 37, 1.5, 0.6)])
+    folder.save_points([make_point("t0001", 38, 1.6, 0.7)])
+    sweep = Sweep(folder.path)
+    for one in (repr(sweep), html.unescape(sweep._repr_html_()), text(sweep_view(sweep), width=400)):
+        assert lacks in one
+    with driver_lock(folder.path):
+        assert "Not in the front yet" not in repr(sweep)
+
+
 def test_trials_of_a_running_sweep_are_said_to_run_from_their_first_noise_on(make, event):
     folder = make(status="running")
     folder.write_manifest(replace(folder.read_manifest(), spec={"privacy": {"epsilon": 3}}))
