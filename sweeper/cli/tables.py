@@ -21,7 +21,7 @@ from sweeper.results.front import Front, later_points
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
 from sweeper.results.sweep import Sweep
-from sweeper.rounding import round_down, round_up
+from sweeper.rounding import number_of, round_down, round_up
 from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
 from sweeper.store.rehearsal_records import read_rehearsals
@@ -157,10 +157,9 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts += [*(_points_table(front) if front.points else [Text("front: no point yet")]), *_prices(front)]
     parts += [*_list_named(front), Text("")]
     parts += _reasons(front.trials, ways)
-    placed = Counter(
-        " ".join(trial.placed[key] for key in ("node", "device")) for trial in trials.values() if trial.placed
-    )
-    parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
+    placed = Counter((trial.placed["node"], trial.placed["device"]) for trial in trials.values() if trial.placed)
+    where = [f"{number_of(n, 'trial')} on {node} ({device})" for (node, device), n in placed.items()]
+    parts += [Text(f"trained: {'; '.join(where)}")] if where else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
     return Group(*parts)
 

@@ -209,11 +209,11 @@ def test_a_sweep_shows_state_front_failures_and_cost(make):
 
 def test_a_sweep_shows_where_it_was_trained(make, trial):
     folder = make()
-    assert "trained on" not in text(sweep_view(Sweep(folder.path)))
+    assert "trained: " not in text(sweep_view(Sweep(folder.path)))
     for number, node in enumerate(("10.0.0.1", "10.0.0.1", "10.0.0.2")):
         folder.save_trial(replace(trial, id=f"t{number:04d}", placed={"node": node, "device": "cpu"}))
     shown = text(sweep_view(Sweep(folder.path)))
-    assert "trained on: 10.0.0.1 cpu: 2; 10.0.0.2 cpu: 1" in shown
+    assert "trained: 2 trials on 10.0.0.1 (cpu); 1 trial on 10.0.0.2 (cpu)" in shown
 
 
 def test_test_numbers_stand_beside_the_points_that_have_them(make):
