@@ -275,7 +275,9 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
         if name != data.utility:
             rows.append(_card_row(f"its {title_of(name)}", name, first))
             if point is not None and point.key != first.key:
-                rows.append(_card_row(f"best {title_of(name)}", name, point))
+                # on test rows it may be behind the score of the first one
+                chosen = ", chosen on validation rows" if name in (point.test or {}) else ""
+                rows.append(_card_row(f"best {title_of(name)}{chosen}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["test", "validation"], scope="col")])
     name = data.utility

@@ -123,6 +123,25 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
 
 
+def test_the_best_in_a_further_score_is_said_to_be_chosen_on_validation_rows(small):
+    """On test rows it may be behind the score of the most accurate point, which stands above it."""
+    points = [
+        Point(
+            trial="t1",
+            epoch=epoch,
+            values={"epsilon": float(epoch), "accuracy": accuracy, "smoothed@0.5": smoothed},
+            test={"accuracy": accuracy, "smoothed@0.5": tested},
+        )
+        for epoch, accuracy, smoothed, tested in ((1, 0.7, 0.12, 0.08), (2, 0.9, 0.07, 0.093))
+    ]
+    names = ("epsilon", "accuracy", "smoothed@0.5")
+    shown = str(sections.headline(small(points, objectives=names)))
+    title = "smoothed accuracy at radius 0.5"
+    assert shown.index(f"its {title}") < shown.index(f"best {title}, chosen on validation rows")
+    untested = str(sections.headline(small([replace(point, test=None) for point in points], objectives=names)))
+    assert f"best {title}</th>" in untested
+
+
 def test_cards_of_the_best_have_test_before_validation(sweep):
     cards = str(sections.headline(sweep))
     assert cards.index(">test</th>") < cards.index(">validation</th>")
