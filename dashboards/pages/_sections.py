@@ -31,7 +31,7 @@ from dashboards.text import (
     whole,
 )
 from sweeper.privacy.baselines import MajoritySource, warning
-from sweeper.privacy.card.person import GROUP_PRIVACY
+from sweeper.privacy.card.person import GROUP_PRIVACY, group_epsilon
 from sweeper.privacy.claims import CERTIFIED_MODEL
 from sweeper.privacy.held_out import mean_in_words, shown_score
 from sweeper.privacy.pricing import OWN, Price, prices_by_release
@@ -391,7 +391,7 @@ def _person(price: Price | None) -> Html | None:
         *(
             (
                 f"epsilon of a person with {number_of(one.rows, 'row')}, at delta {number(price.delta)}",
-                show_epsilon(one.epsilon),
+                group_epsilon(one),
             )
             for one in exposure.groups
         ),

@@ -5,6 +5,7 @@ from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import CardContent, ExposureFacts
+from sweeper.privacy.card.person import group_epsilon
 from sweeper.privacy.card.scores import test_multiplier
 from sweeper.privacy.card.text import unproven_of
 from sweeper.rounding import exactly, round_down, round_up
@@ -217,6 +218,6 @@ def several_rows(card: CardContent) -> list[str]:
     """Return what several rows of one person cost, one sentence each."""
     several = units_word(card.guarantee.unit)
     return [
-        qualify(card, f"A person with {one.rows} {several}: epsilon {round_up(one.epsilon)} at the same delta.")
+        qualify(card, f"A person with {one.rows} {several}: epsilon {group_epsilon(one)} at the same delta.")
         for one in exposure_that_holds(card).groups
     ]

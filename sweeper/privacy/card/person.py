@@ -1,16 +1,17 @@
 """What a card says of people: what its prices mean to one, in words and as a table, and who stands for the model."""
 
 from collections.abc import Iterator
+from math import isinf
 
-from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis
-from sweeper.privacy.card.content import CardContent, ExposureFacts
+from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis, GroupCost
+from sweeper.privacy.card.content import CardContent, ExposureFacts, GroupRow
 from sweeper.rounding import exactly, round_up
 
 GUARANTEES = {"fixed_in_advance": "fixed in advance", "chosen_afterwards": "epoch chosen afterwards"}
 _COLUMNS = {**GUARANTEES, "price": "at the price"}
 GROUP_PRIVACY = (
     "Where the mechanism of several rows is not known, they are derived from that of one row by group privacy; an "
-    "infinite epsilon there means that nothing follows at this delta."
+    "epsilon is not known where nothing follows at this delta."
 )
 _BASES = {
     Basis.PROFILE: "the whole privacy profile of what was done",
@@ -37,8 +38,8 @@ def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ..
     ]
     rows.append(("finds a row: largest advantage", *(_percent(one.risk.advantage) for one in found)))
     for place, count in enumerate(GROUPS):
-        costs = (one.groups[place].epsilon for one in found)
-        rows.append((f"epsilon of a person with {count} {several}, at delta {exactly(delta)}", *map(round_up, costs)))
+        costs = (group_epsilon(one.groups[place]) for one in found)
+        rows.append((f"epsilon of a person with {count} {several}, at delta {exactly(delta)}", *costs))
     for place, count in enumerate(GROUPS):
         shifts = (one.groups[place].shift for one in found)
         rows.append((f"{count} planted {several} move a probability by at most", *map(_percent, shifts)))
@@ -47,8 +48,19 @@ def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ..
     return ("an attacker who knows all other rows", *heads), rows
 
 
+def group_epsilon(group: GroupCost | GroupRow) -> str:
+    """Return what several rows cost: not known where group privacy says nothing of them, infinite where they do.
+
+    >>> from dataclasses import replace
+    >>> cost = GroupCost(rows=8, epsilon=float("inf"), shift=1.0, basis=Basis.PAIR, own=False)
+    >>> group_epsilon(cost), group_epsilon(replace(cost, own=True)), group_epsilon(replace(cost, epsilon=7.0))
+    ('not known', 'inf', '7')
+    """
+    return "not known" if isinf(group.epsilon) and not group.own else round_up(group.epsilon)
+
+
 def basis_in_words(card: CardContent) -> str:
-    """Return what the numbers are computed from, and what an infinite one says."""
+    """Return what the numbers are computed from, and when one is not known."""
     exposures = _exposures(card)
     found = dict.fromkeys(_BASES[one.risk.basis] for one in exposures.values())
     text = f"Upper bounds in both directions, from {'; '.join(found)}."

@@ -500,7 +500,10 @@ def test_the_card_says_what_each_price_means_to_a_person(trial, point, claim, ev
     assert f"| epsilon of a person with 2 rows, at delta 0.0001 | {round_up(own.groups[0].epsilon)} |" in text
     assert "| 60 % |" in text
     assert "from the whole privacy profile of what was done; epsilon and delta alone" in text
-    assert "an infinite epsilon there means that nothing follows at this delta" in text
+    assert "an epsilon is not known where nothing follows at this delta" in text
+    (eight,) = (line for line in text.splitlines() if "epsilon of a person with 8 rows" in line)
+    assert eight.endswith("| not known |")  # at the price, of which epsilon and delta alone are known
+    assert "inf" not in eight
 
 
 def test_a_winner_that_was_selected_privately_has_the_risk_of_its_selection_alone(trial, point, claim):
