@@ -9,7 +9,7 @@ from dashboards.text import MISSING, number, when
 from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.listing import EntryRow
 from sweeper.account.rules import count_in_words
-from sweeper.account.summary import AccountSummary, Room, SweepSummary, share_in_words
+from sweeper.account.summary import LARGEST_SIDE, AccountSummary, Room, SweepSummary, share_in_words
 from sweeper.account.verify import Verification
 from sweeper.rounding import number_of, round_down
 from sweeper.service.accounts import AccountState
@@ -175,7 +175,10 @@ def _sweeps(summary: AccountSummary, is_here: Callable[[str], bool]) -> Html | N
     heads = _heads(("sweep", "who", "since", "reserved", "drawn", "still held"))
     rows = (_sweep(one, linked=is_here(one.title)) for one in shown)
     table = working_table("account-sweeps", heads, rows, cards="titles")
-    words = "Reserved: before anything was drawn. What a sweep has not drawn when it ends is given back."
+    words = (
+        "Reserved: before anything was drawn. What a sweep has not drawn when it ends is given back. "
+        f"{LARGEST_SIDE.capitalize()}."
+    )
     return section("spent", "What it was taken for", tag("p", " ".join(filter(None, [words, cut]))), table)
 
 

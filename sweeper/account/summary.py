@@ -12,6 +12,7 @@ from sweeper.account.rules import Reservation, count_alike, missing_sides
 from sweeper.rounding import exactly, round_down, round_up
 
 SMALLEST_SHARE = 1e-5  # that is written as a number
+LARGEST_SIDE = "shares are those of the side where each is largest, and need not add up to what a side has taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,7 @@ def _tables(summary: "AccountSummary") -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    from sweeper.account.summary import share_in_words
+    from sweeper.account.summary import LARGEST_SIDE, share_in_words
 
     shown: list[Any] = [Text(summary.claim)]
     shown += [Text(f"No sweep begins after {summary.until}.")] if summary.until else []
@@ -225,7 +225,8 @@ def _tables(summary: "AccountSummary") -> list[Any]:
     for spender in summary.spenders:
         spenders.add_row(spender.name, share_in_words(spender.taken), share_in_words(spender.most))
     tables: list[Table] = [table for table in (places, spenders) if table.row_count]
-    sweeps = [Text("On what", style="italic")] if summary.sweeps else []  # no table: names and times need the width
+    heading = Text.assemble(("On what", "italic"), f" ({LARGEST_SIDE})")
+    sweeps = [heading] if summary.sweeps else []  # no table: names and times need the width
     for sweep in summary.sweeps:
         reserved, taken, drawn = map(share_in_words, (sweep.reserved, sweep.taken, sweep.drawn))
         ended = "settled" if sweep.is_settled else "not settled"

@@ -87,6 +87,7 @@ def test_an_account_says_what_is_taken_by_whom_on_what_and_what_is_left_for_the_
     assert "?sweep=elsewhere" not in shown, "it has no page here"
     assert "<td>ann</td>" in shown
     assert '<tr><td>training</td><td class="number">49.4 %</td>' in shown
+    assert "of the side where each is largest, and need not add up" in shown
     assert str(tmp_path) not in shown
     close_account(account.address, because=f"spent {EVIL}", by="owner", at=NOW)
     assert "Closed, all rows: spent &lt;img" in get("/live/part/account?account=clinic")

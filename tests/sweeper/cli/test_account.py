@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from rich.console import Console, Group
 
-from sweeper.account.summary import AccountSummary, PlaceSummary, SpenderSummary, SweepSummary
+from sweeper.account.summary import LARGEST_SIDE, AccountSummary, PlaceSummary, SpenderSummary, SweepSummary
 from sweeper.cli.commands.account import _tables
 from sweeper.cli.main import main
 
@@ -123,5 +123,6 @@ def test_names_of_an_account_are_never_cut_to_the_width_of_a_terminal():
     console.print(Group(*_tables(summary)))
     shown = console.file.getvalue()
     assert f" {name} by {spender}, since {since}\n   reserved 30 %, drawn 10 %, holds 25 % of all; settled" in shown
+    assert f"On what ({LARGEST_SIDE})" in shown
     assert shown.count(spender) == 2
     assert "…" not in shown
