@@ -26,7 +26,7 @@ from typing import Any
 from clipless.spelling import did_you_mean
 from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction, Objective
-from sweeper.specification.fields.messages import bad_value
+from sweeper.specification.fields.messages import bad_value, locate_each
 from sweeper.specification.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 
 MOST = 64  # objectives, metrics or constraints of a spec
@@ -276,15 +276,18 @@ def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple
     if len(value) > MOST:
         raise bad_value(f"at most {MOST} {kind}s", got=None)
     seen = set()
-    for i, name in enumerate(value):
+
+    def read(name: str) -> str:
         try:
             parse_one(name)
         except UnexpectedValueError as error:
-            raise bad_value(error.expected, path=str(i), got=name, remedy=error.remedy) from None
+            raise bad_value(error.expected, remedy=error.remedy) from None
         if meaning(name) in seen:
-            raise bad_value(f"each {kind} once", path=str(i), got=name)
+            raise bad_value(f"each {kind} once")
         seen.add(meaning(name))
-    return tuple(value)
+        return name
+
+    return locate_each(read, value)
 
 
 def _certified_text(name: str) -> str | None:

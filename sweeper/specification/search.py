@@ -13,7 +13,7 @@ from sweeper.errors import UnexpectedValueError
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
-from sweeper.specification.fields.messages import bad_value
+from sweeper.specification.fields.messages import bad_value, locate_each
 from sweeper.specification.objectives import (
     MOST,
     meaning,
@@ -230,9 +230,12 @@ class SearchSettings(Section):
     @model_validator(mode="after")
     def _metrics_beside_objectives(self) -> Self:
         objectives = {meaning(name) for name in self.objectives}
-        for i, name in enumerate(self.metrics):
+
+        def check(name: str) -> None:
             if meaning(name) in objectives:
-                raise bad_value("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+                raise bad_value("no metric that is an objective", remedy="leave it out")
+
+        locate_each(check, self.metrics, "metrics")
         return self
 
     @model_validator(mode="after")
@@ -277,11 +280,14 @@ class SearchSettings(Section):
     def _constraints_that_can_be_read(self) -> Self:
         if len(self.constraints) > MOST:
             raise bad_value(f"at most {MOST} constraints", path="constraints", got=None)
-        for i, text in enumerate(self.constraints):
+
+        def check(text: str) -> None:
             try:
                 parse_constraint(text, self._recorded)
             except UnexpectedValueError as error:
-                raise bad_value(error.expected, path=f"constraints.{i}", got=text, remedy=error.remedy) from None
+                raise bad_value(error.expected, remedy=error.remedy) from None
+
+        locate_each(check, self.constraints, "constraints")
         return self
 
     @property

@@ -23,7 +23,15 @@ from sweeper.records import Objective, Scalar
 from sweeper.specification.data import DataSettings, mistakes_in_name
 from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.specification.fields._section import Section, SweepName
-from sweeper.specification.fields.messages import BrokenRule, bad_value, locate, mistake, sentences, together
+from sweeper.specification.fields.messages import (
+    BrokenRule,
+    bad_value,
+    locate,
+    locate_each,
+    mistake,
+    sentences,
+    together,
+)
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.left_out import MAY_LACK, UNSEEN, find_defaults
 from sweeper.specification.objectives import radii
@@ -140,10 +148,7 @@ class Spec(Section):
     def first(self) -> tuple[dict[str, Scalar], ...]:
         """The configurations to try first, as values of open slots by name."""
         dimensions = self.dimensions
-        return tuple(
-            locate(lambda one: proposal(dimensions, one), partial, str(i))
-            for i, partial in enumerate(self.search.first)
-        )
+        return locate_each(lambda one: proposal(dimensions, one), self.search.first)
 
     @property
     def space(self) -> SearchSpace:

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from clipless.spelling import did_you_mean
 from sweeper.records import Scalar
-from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known, locate
+from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known, locate, locate_each
 from sweeper.specification.fields.ranges import Choices, Open, Range, to_plain
 
 _LARGEST_INTEGER = 2**53
@@ -232,11 +232,9 @@ class Variants(FieldType):
         """Return the variants, at least one."""
         if isinstance(value, tuple) and all(isinstance(v, Variant) for v in value):
             return value
-        items = value if isinstance(value, list) else [value]
-        if not items:
+        if value == []:
             raise bad_value("at least one name")
-        many = isinstance(value, list)
-        variants = tuple(locate(self.one, item, str(i) if many else "") for i, item in enumerate(items))
+        variants = locate_each(self.one, value) if isinstance(value, list) else (self.one(value),)
         names = [variant.name for variant in variants]
         if len(set(names)) < len(names):
             raise bad_value("each name once in a list", remedy="give one entry and open its parameters")
@@ -311,10 +309,10 @@ def _one_or_choices(domain: Number | Name | Flag, value: Any) -> Open:
 def _choices(domain: Number | Name | Flag, values: list[Any]) -> Choices:
     if not values:
         raise bad_value("at least one value in a list")
-    parsed: list[Scalar] = [locate(domain.one, value, str(i)) for i, value in enumerate(values)]
+    parsed: tuple[Scalar, ...] = locate_each(domain.one, values)
     if len(set(parsed)) < len(parsed):
         raise bad_value("each value once in a list")
-    return Choices(tuple(parsed))
+    return Choices(parsed)
 
 
 def _serialize(value: Any) -> Any:

@@ -47,6 +47,7 @@ _OPTIONS = {"search.trials": "--trials", "search.seed": "--seed", "resources.con
 _ALIASES = {"lr": "learning_rate", "bs": "batch_size", "eps": "epsilon", "opt": "optimizer"}
 MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
+V = TypeVar("V")
 
 
 class _Context(TypedDict, total=False):
@@ -72,28 +73,58 @@ def bad_value(expected: str, *, path: str = "", remedy: str = "", **got: Any) ->
 
 
 def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:
-    """Return ``parse(value)``; a mistake in it names ``path``, where the value stands."""
+    """Return ``parse(value)``; mistakes in it name ``path``, where the value stands."""
     try:
         return parse(value)
     except PydanticCustomError as error:
-        context = {"got": value, **(error.context or {})}
-        below = ".".join(filter(None, [path, context.pop("path", "")]))
-        raise bad_value(path=below, **context) from None
+        raise together([_below(path, value, one) for one in _contexts_of(error)]) from None
+
+
+def locate_each(parse: Callable[[V], R], values: Iterable[V], path: str = "") -> tuple[R, ...]:
+    """Return ``parse`` of each value of a list, which stands at ``path``.
+
+    Raises:
+        PydanticCustomError: the mistakes of all values together, each with the place of its value.
+    """
+    parsed: list[R] = []
+    errors: list[PydanticCustomError] = []
+    for i, value in enumerate(values):
+        try:
+            parsed.append(locate(parse, value, ".".join(filter(None, [path, str(i)]))))
+        except PydanticCustomError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+    return tuple(parsed)
 
 
 def tell(parse: Callable[[], R], source: str) -> R:
-    """Return ``parse()``; a mistake in it becomes a `SpecError` that names ``source``, where the value stands."""
+    """Return ``parse()``; mistakes in it become a `SpecError` that names ``source``, where the value stands."""
     try:
         return parse()
     except PydanticCustomError as error:
         details: ErrorDetails = {"type": _OURS, "loc": (), "input": None, "msg": ""}
-        raise SpecError(_sentence(details, _context_of(error), source, BaseModel, {})) from None
+        raise SpecError(*(_sentence(details, one, source, BaseModel, {}) for one in _contexts_of(error))) from None
 
 
 def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
     """Return the first of several errors, with the others in it: a validator can raise only one."""
-    first, *others = errors
-    return bad_value(**_context_of(first), others=list(map(_context_of, others))) if others else first
+    first, *others = [context for error in errors for context in _contexts_of(error)]
+    return bad_value(**first, others=others) if others else bad_value(**first)
+
+
+def _below(path: str, value: Any, context: _Context) -> PydanticCustomError:
+    """Return a mistake in ``value``, which stands at ``path``; where it says no value, it is about the whole of it."""
+    within = {"got": value, **context}
+    return bad_value(**{**within, "path": ".".join(filter(None, [path, context.get("path", "")]))})
+
+
+def _contexts_of(error: PydanticCustomError) -> Iterator[_Context]:
+    """Yield what each mistake in an error says."""
+    first = _context_of(error).copy()
+    others = first.pop("others", [])
+    yield first
+    yield from others
 
 
 def _context_of(error: PydanticCustomError) -> _Context:

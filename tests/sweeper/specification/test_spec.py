@@ -435,6 +435,48 @@ def test_sections_that_disagree_in_several_ways_are_told_so_at_once(content):
         Spec.from_mapping(content, FILE)
 
 
+def test_every_bad_entry_of_a_list_is_told_at_once(content):
+    content["search"] = {
+        "objectives": ["epsilon", "accuracy", "acuracy", "certified@abc", "accuracy", "certified@xyz"],
+        "metrics": ["certified@0.5", "atacked@0.5", "certified@1/2"],
+    }
+    content["training"]["batch_size"] = [256, "many", -1]
+    content["training"]["loss"] = ["tau-cc", "tau-cce", {"name": "tau-cce", "temperature": -1}]
+    assert [(one.split(", got ")[1].split()[0], place_of(one)) for one in mistakes_of(content)] == [
+        ("batch_size='many'", "training.batch_size.1"),
+        ("batch_size=-1", "training.batch_size.2"),
+        ("loss='tau-cc'", "training.loss.0"),
+        ("temperature=-1", "training.loss.2.temperature"),
+        ("objectives='acuracy'", "search.objectives.2"),
+        ("objectives='certified@abc'", "search.objectives.3"),
+        ("objectives='accuracy'", "search.objectives.4"),
+        ("objectives='certified@xyz'", "search.objectives.5"),
+        ("metrics='atacked@0.5'", "search.metrics.1"),
+        ("metrics='certified@1/2'", "search.metrics.2"),
+    ]
+
+
+def test_every_entry_that_does_not_go_with_the_others_is_told_at_once(content):
+    certified = ["certified@0.5", "certified@1"]
+    content["search"] = {
+        "objectives": ["epsilon", *certified],
+        "metrics": ["certified@2", "certified@1/2", "certified@1.0"],
+    }
+    assert [place_of(one) for one in mistakes_of(content)] == ["search.metrics.1", "search.metrics.2"]
+    content["search"] = {"constraints": ["accuracy > 1", "accuracy >= 0.5", "certified@1 >= 0.3"]}
+    assert [place_of(one) for one in mistakes_of(content)] == ["search.constraints.0", "search.constraints.2"]
+    content["training"]["learning_rate"] = {"log": [0.01, 0.1]}
+    content["search"] = {"first": [{"training": {"eposch": 1}}, {}, {"training": {"learning_rate": 7.0}}]}
+    assert [place_of(one) for one in mistakes_of(content)] == [
+        "search.first.0.training.eposch",
+        "search.first.2.training.learning_rate",
+    ]
+
+
+def place_of(mistake):
+    return mistake.partition(f" in {FILE}")[0].rpartition("(")[2]
+
+
 def test_of_very_many_mistakes_the_rest_is_counted(content):
     content["search"] = {"first": [None] * 50}
     said = mistakes_of(content)
