@@ -1,19 +1,29 @@
 """The page on Python and notebooks, run from top to bottom like one notebook."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
+import clipless
 from sweeper.specification import plugins
+from sweeper.specification.data import DataSettings
+from sweeper.specification.spec import Spec
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "python.md"
 
 
 def cells(page=PAGE):
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return cells_of(page.read_text(encoding="utf-8"))
+
+
+def cells_of(text):
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
 def run(cell, names):
@@ -54,9 +64,30 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     assert final.price.epsilon <= 3.0
     assert final.configuration == names["best"].configuration
     assert names["session"].left == 0
-    assert shown[-1][0] == ("no", "yes")
+    assert names["patients"].metadata.classes == ("no", "yes")
     assert (tmp_path / "picked" / "card.md").is_file()
     assert (tmp_path / "sweeps-out" / "mlflow.db").is_file()
+
+
+def test_data_are_loaded_in_python_as_a_spec_names_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    section = PAGE.read_text(encoding="utf-8").partition("\n## A data set of your own\n")[2].partition("\n## ")[0]
+    names = {"clipless": clipless, "Path": Path}
+    for cell in cells_of(section):
+        run(cell, names)
+    specs = re.findall(r"`data: (\{.*\})`", section)
+    for loaded, written in zip((names["patients"], names["centred"]), specs, strict=True):
+        content = {"name": "x", "data": yaml.safe_load(written), "privacy": {"sweep_epsilon": 3, "delta": 1e-5}}
+        of_spec = clipless.datasets.load(**Spec.from_mapping(content).data_options())
+        assert torch.equal(loaded.train.x, of_spec.train.x)
+        assert torch.equal(loaded.test.y, of_spec.test.y)
+    keywords = set(inspect.signature(clipless.datasets.load).parameters) - {"source"}
+    keys = set(DataSettings.model_fields) - {"name", "path"}
+    assert [name for name in sorted(keywords | keys) if not re.search(rf"`{name}[`=]", section)] == []
+    assert {"colour", "centre", "normalise"} == keys - keywords
+    public = {name: getattr(clipless.datasets, name) for name in clipless.datasets.__all__}
+    for call in re.findall(r"`(?:preparation|splits|features)=(.*?)`", section):
+        assert eval(call, public) is not None
 
 
 @pytest.mark.long
