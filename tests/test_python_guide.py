@@ -42,7 +42,7 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     names, shown = {"__name__": "__main__"}, []
     for cell in cells():
         shown.append(run(cell, names))
-    checked, sweep, trials, tail, figure, picked, listed, predictions, final, *_ = [
+    checked, sweep, trials, tail, figure, picked, listed, predictions, voted, final, *_ = [
         one for one in shown if one is not None
     ]
     assert repr(checked).startswith("notebook: valid. digits, N = ")
@@ -57,6 +57,7 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
         max(range(10), key=lambda k: row[f"score {k}"]).__str__() for _, row in predictions.iterrows()
     ]
     assert predictions[[f"probability {k}" for k in range(10)]].sum(axis=1).tolist() == pytest.approx([1.0] * 5)
+    assert list(voted.columns[:3]) == ["class", "abstained", "smoothed_radius"]
     assert re.search(r"epsilon [23]\.\d+, accuracy 0\.\d+, certified 0\.\d+", capsys.readouterr().out)
     assert names["last"].epsilon <= 3.0
     assert set(names["balanced"]) == {point.label for point in front.front_points}

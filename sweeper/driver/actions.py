@@ -156,10 +156,14 @@ def predict(
     data_dir: str | Path | None = None,
     ids: Sequence[str] = (),
     allow_unknown: bool = False,
+    smoothed: bool = False,
+    draws: int | None = None,
 ) -> "pd.DataFrame":
     """Predict new rows: class, a score and a probability per class, and a certified radius.
 
-    Probabilities are those of the training loss: nothing has calibrated them.
+    Probabilities are those of the training loss: nothing has calibrated them. With ``smoothed`` the class is that of
+    the vote that ``smoothed@R`` is about, with its own radius; see
+    `sweeper.results.models.predict_smoothed.SmoothedPredictor` for the columns and what they guarantee.
 
     Args:
         model: what `Sweep.pick` returned, the folder that it was written to, a sweep, or the folder of one.
@@ -170,15 +174,18 @@ def predict(
         data_dir: of a sweep: local copies of data sets.
         ids: columns of the table to keep beside the predictions.
         allow_unknown: encode what is not declared as training did, categories as zeros.
+        smoothed: predict by the vote under noise, as the model's card says that it was certified.
+        draws: of each row with ``smoothed``, in place of those of the card.
 
     Raises:
-        RecordError, PickError, clipless.errors.CliplessError: as `sweeper.results.models.predict.load_predictor`, or
-            rows that are not as declared.
+        RecordError, PickError, clipless.errors.CliplessError: as `sweeper.results.models.predict.load_predictor`,
+            rows that are not as declared, no smoothed certificates on the card, or draws without ``smoothed``.
     """
     import numpy as np
     import pandas as pd
 
     from sweeper.results.models.predict import load_predictor, predictor_of
+    from sweeper.results.models.predict_smoothed import choose_predictor
 
     where = None if data_dir is None else Path(data_dir)
     if isinstance(model, Picked):
@@ -186,17 +193,17 @@ def predict(
     else:
         limits = {"max_epsilon": max_epsilon, "max_price": max_price}
         predictor = load_predictor(folder_of(model), **limits, minimum=minimum, data_dir=where)
-    form = predictor.form
+    form, called = predictor.form, choose_predictor(predictor, smoothed=smoothed, draws=draws)
     if isinstance(data, str | Path):
-        return predictor(form.read(data, allow_unknown=allow_unknown, ids=ids))
+        return called(form.read(data, allow_unknown=allow_unknown, ids=ids))
     if not isinstance(data, pd.DataFrame):
-        return predictor(form.of_array(np.asarray(data)))
+        return called(form.of_array(np.asarray(data)))
     lacking = next((name for name in ids if name not in data.columns), None)
     if lacking is not None:
         raise RecordError(f"Expected a column {lacking!r} to keep, got none of that name in the frame (ids)")
     kept = data[list(ids)].reset_index(drop=True)
     columns = {str(name): data[name].to_numpy() for name in data.columns if name not in ids}
-    return pd.concat([kept, predictor(form.of_columns(columns, allow_unknown=allow_unknown))], axis=1)
+    return pd.concat([kept, called(form.of_columns(columns, allow_unknown=allow_unknown))], axis=1)
 
 
 @called_by_users(CONDITIONS)

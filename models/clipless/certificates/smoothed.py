@@ -128,6 +128,9 @@ def quantile_below(probability: float) -> float:
 def certify_smoothed(model: Network, x: Tensor, smoothing: Smoothing) -> SmoothedDecisions:
     """Decide rows (B, ...) by the smoothed classifier of a network, and certify the decisions.
 
+    Rows are as the network takes them. Raw rows of a sweep that prepares or encodes them have other numbers:
+    ``sweeper.predict(..., smoothed=True)`` prepares them.
+
     Guarantees:
         For each row, with probability at least 1 - alpha over its draws: the smoothed classifier of the float64 network
         decides as it says for every input nearer than the radius. Where the class is not found in more than half of the

@@ -47,7 +47,8 @@ def pick(
     typer.echo(f"Check it: {program()} verify {folder}{signed}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
     if trouble is None:
-        typer.echo(f"Predict new rows: {program()} predict {folder} FILE")
+        vote = "" if picked.card.content.smoothed is None else "; --smoothed: by the vote that smoothed@R is about"
+        typer.echo(f"Predict new rows: {program()} predict {folder} FILE{vote}")
     else:
         typer.echo(f"It cannot be given new rows by predict: {trouble}")
 
@@ -87,6 +88,12 @@ def predict(
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Encode what is not declared as training did, categories as zeros.")
     ] = False,
+    smoothed: Annotated[
+        bool, typer.Option("--smoothed", help="Predict by the vote under noise that smoothed@R is about.")
+    ] = False,
+    draws: Annotated[
+        int | None, typer.Option(help="With --smoothed: draws of each row; by default those of the card.")
+    ] = None,
 ) -> None:
     """Predict new rows: class, a score and a probability per class, and a certified radius."""
     if not data.exists():
@@ -95,12 +102,16 @@ def predict(
         remedy = did_you_mean_file(data) or "give its path"
         raise RecordError(f"Expected rows to predict, found no file {data}; {remedy}")  # before the imports of a model
     from sweeper.results.models.predict import check_output, load_predictor, predictions_as_csv, write_predictions
+    from sweeper.results.models.predict_smoothed import SmoothedPredictor, choose_predictor
 
     if output is not None:
         check_output(output, data)
     limits = {"max_epsilon": max_epsilon, "max_price": max_price}
-    predictor = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
+    loaded = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
+    predictor = choose_predictor(loaded, smoothed=smoothed, draws=draws)
     rows = predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ())
+    if isinstance(predictor, SmoothedPredictor):
+        typer.echo(predictor.in_words(), err=True)
     frame = predictor(rows, tell=partial(typer.echo, err=True))
     if predictor.exploratory:
         typer.echo("Exploratory: no guarantee. See the model's card.", err=True)

@@ -2,7 +2,7 @@
 
 The model is one that ``sweeper pick`` wrote, or the point that it would take. Rows are encoded exactly as in training,
 by declarations that travel with the model. Whatever is computed here from released weights and new rows costs the
-training rows nothing.
+training rows nothing. `sweeper.results.models.predict_smoothed` predicts by the vote under noise instead.
 
 Shape letters: N rows, K logits.
 """
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,8 +19,10 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.certificates.outputs import encoding_error
 from clipless.datasets import InputFormat, NewRows
+from sweeper.adapters import read
 from sweeper.errors import RecordError
 from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME, check_no_record, check_replaces
+from sweeper.privacy.card.content import SmoothedTable
 from sweeper.results.sweep import Picked, load
 from sweeper.rounding import number_of, round_down
 from sweeper.store.input_format import read_input
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DIGITS = 6  # of a number in CSV: sums of float32 weights carry no more
+_RADII = ("certified_radius", "smoothed_radius")
 _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 
@@ -44,6 +47,7 @@ class Predictor:
     form: InputFormat
     exploratory: bool
     temperature: float | None = None  # of the cross-entropy that the model was trained with, None for other losses
+    smoothed: SmoothedTable | None = None  # how its card says that its smoothed certificates were made
 
     def __call__(self, rows: NewRows, *, tell: Callable[[str], None] | None = None) -> "pd.DataFrame":
         """Predict rows.
@@ -69,33 +73,51 @@ class Predictor:
         """
         import pandas as pd
 
+        self.check_shape(rows)
+        logits_NK = float64_logits(self.model, rows.x, alone=True)
+        decided_N = decisions(logits_NK)
+        radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x)
+        radii_N = self.radii_in_units(radii_N, rows, tell or warn)
+        classes = self.form.classes
+        scores = logits_NK.T if logits_NK.shape[1] > 1 else (torch.zeros_like(logits_NK[:, 0]), logits_NK[:, 0])
+        found = {
+            "class": pd.Series(self.names_of(decided_N), dtype=object),
+            **{f"score {name}": score.numpy() for name, score in zip(classes, scores, strict=True)},
+            **self._probabilities(torch.stack(tuple(scores))),
+            "certified_radius": radii_N.numpy(),
+            "radius_unit": rows.radius_unit,
+        }
+        return beside_ids(rows, found)
+
+    def check_shape(self, rows: NewRows) -> None:
+        """Refuse rows of another shape than the model takes.
+
+        Raises:
+            RecordError: they have one.
+        """
         shape = tuple(rows.x.shape[1:])
         if shape != self.model.input_shape:
             raise RecordError(
                 f"Expected rows of shape {self.model.input_shape} for the model, got {shape} from {self.form.name}; "
                 f"take model and data.json from one sweep"
             )
-        logits_NK = float64_logits(self.model, rows.x, alone=True)
-        decided_N = decisions(logits_NK)
-        radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x)
-        radii_N = (radii_N - encoding_error(rows.x, radii_N)).clamp(min=0.0) / rows.input_gain
-        if rows.not_taken is not None:
-            radii_N = radii_N.masked_fill(rows.not_taken, 0.0)
-            (tell or _warn)(self._about_rows_not_taken(rows.not_taken))
-        classes = self.form.classes
-        scores = logits_NK.T if logits_NK.shape[1] > 1 else (torch.zeros_like(logits_NK[:, 0]), logits_NK[:, 0])
-        named = [None if decided < 0 else classes[decided] for decided in decided_N.tolist()]
-        found = {
-            "class": pd.Series(named, dtype=object),
-            **{f"score {name}": score.numpy() for name, score in zip(classes, scores, strict=True)},
-            **self._probabilities(torch.stack(tuple(scores))),
-            "certified_radius": radii_N.numpy(),
-            "radius_unit": rows.radius_unit,
-        }
-        taken = next((name for name in rows.ids if name in found), None)
-        if taken is not None:
-            raise RecordError(f"Expected columns to keep that are none of the predictions', got {taken!r}; rename it")
-        return pd.DataFrame({**{name: pd.Series(cells) for name, cells in rows.ids.items()}, **found})
+
+    def names_of(self, decided_N: torch.Tensor) -> list[str | None]:
+        """Return the names of classes (N,) int64, ``None`` for -1."""
+        return [None if decided < 0 else self.form.classes[decided] for decided in decided_N.tolist()]
+
+    def radii_in_units(self, radii_N: torch.Tensor, rows: NewRows, tell: Callable[[str], None]) -> torch.Tensor:
+        """Return radii (N,), given in units of the model's input tensor, in those of the rows.
+
+        Guarantees:
+            They are less by what the encoding of both rows rounds, at least 0, and 0 of a row that the encoder does not
+            take; ``tell`` is called with a sentence if there are such rows.
+        """
+        found_N = (radii_N - encoding_error(rows.x, radii_N)).clamp(min=0.0) / rows.input_gain
+        if rows.not_taken is None:
+            return found_N
+        tell(self._about_rows_not_taken(rows.not_taken))
+        return found_N.masked_fill(rows.not_taken, 0.0)
 
     def _about_rows_not_taken(self, not_taken_N: torch.Tensor) -> str:
         encoder = "" if self.form.features is None else f" {self.form.features.name!r}"
@@ -112,8 +134,23 @@ class Predictor:
         return {f"probability {name}": row.numpy() for name, row in zip(self.form.classes, shares_KN, strict=True)}
 
 
-def _warn(said: str) -> None:
-    warnings.warn(said, stacklevel=3)
+def warn(said: str) -> None:
+    """Warn whoever called a predictor."""
+    warnings.warn(said, stacklevel=4)
+
+
+def beside_ids(rows: NewRows, found: Mapping[str, Any]) -> "pd.DataFrame":
+    """Return columns of predictions as a table, behind the columns of the file that are kept.
+
+    Raises:
+        RecordError: a kept column has the name of another.
+    """
+    import pandas as pd
+
+    taken = next((name for name in rows.ids if name in found), None)
+    if taken is not None:
+        raise RecordError(f"Expected columns to keep that are none of the predictions', got {taken!r}; rename it")
+    return pd.DataFrame({**{name: pd.Series(cells) for name, cells in rows.ids.items()}, **found})
 
 
 def predictor_of(picked: Picked, data_dir: Path | None = None) -> Predictor:
@@ -123,8 +160,8 @@ def predictor_of(picked: Picked, data_dir: Path | None = None) -> Predictor:
         SweeperError: its sweep does not say how rows are encoded, and the data of its spec cannot be found.
         clipless.errors.ModelFileError: the model cannot be read.
     """
-    form, exploratory = picked.sweep.input_format(data_dir), picked.card.content.exploratory
-    return Predictor(picked.model(), form, exploratory, temperature_of(picked.trial.config))
+    form, card = picked.sweep.input_format(data_dir), picked.card.content
+    return Predictor(picked.model(), form, card.exploratory, temperature_of(picked.trial.config), card.smoothed)
 
 
 def load_predictor(
@@ -161,9 +198,17 @@ def load_predictor(
             f"Expected the folder of a sweep, or one that sweeper pick wrote, got {path}; sweeper pick takes a model"
         )
     form = read_input(folder)
-    exploratory = bool(read_object(folder / CARD_NAME).get("exploratory"))
+    card = read_object(folder / CARD_NAME)
     config = read_object(folder / CONFIG_NAME) if (folder / CONFIG_NAME).is_file() else {}
-    return Predictor(clipless.load(model), form, exploratory, temperature_of(config))
+    exploratory, smoothed = bool(card.get("exploratory")), _smoothed_of(card, folder / CARD_NAME)
+    return Predictor(clipless.load(model), form, exploratory, temperature_of(config), smoothed)
+
+
+def _smoothed_of(card: Mapping[str, Any], path: Path) -> SmoothedTable | None:
+    """Return what a card that was read says of smoothed certificates, ``None`` where it has none."""
+    content = card.get("smoothed")
+    remedy = "take the model with sweeper pick again"
+    return None if content is None else read(SmoothedTable, content, f"in {path}", remedy, "smoothed")
 
 
 def temperature_of(config: Mapping[str, object]) -> float | None:
@@ -188,7 +233,7 @@ def predictions_as_csv(frame: "pd.DataFrame") -> str:
     """
     shown = frame.copy()
     for name in frame.columns[frame.columns.get_loc("class") :]:
-        if name == "certified_radius":
+        if name in _RADII:
             shown[name] = [float(round_down(radius, _DIGITS)) for radius in frame[name]]
         elif frame[name].dtype.kind == "f":
             shown[name] = [float(f"{number:.{_DIGITS}g}") for number in frame[name]]
