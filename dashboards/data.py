@@ -282,8 +282,8 @@ def with_drawn(data: SweepData, folder: SweepFolder) -> SweepData:
 def with_rehearsals(data: SweepData, found: Sequence[RehearsedConfiguration]) -> SweepData:
     """Return a sweep with the configurations that were rehearsed, ranked as it ranks them."""
     trained = {id_: trial.config for id_, trial in data.trials.items()}
-    spec = {} if data.manifest is None else data.manifest.spec
-    return replace(data, rehearsals=rank_recorded(found, data.result.objectives, trained, spec))
+    spec, claim = ({}, None) if data.manifest is None else (data.manifest.spec, data.manifest.claim)
+    return replace(data, rehearsals=rank_recorded(found, data.result.objectives, trained, spec, claim))
 
 
 def varying(settings: Mapping[str, Mapping[str, Scalar]]) -> tuple[str, ...]:

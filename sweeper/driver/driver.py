@@ -354,8 +354,8 @@ class SweepRun:
         if self._has_final:
             return TrialQueue(FinalSearch(self._search, spending, space, records), TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
-        constant = self._plan.claim.baselines.constants(one.name for one in records.objectives)
-        staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed, constant)
+        wanted, constant = self._plan.search.outcomes, self._plan.constant_scores
+        staged = StagedSearch(self._search, spending, space, records, wanted, rehearsed, constant)
         barriers, is_full = accumulate(spending.stage_trials), self._recorder.spending.is_full
         return TrialQueue(staged, self._plan.trials, unfinished, barriers, is_full)
 
@@ -466,7 +466,9 @@ class SweepRun:
             return made
         trained = {id_: trial.config for id_, trial in records.trials.items()}
         constraints = (*self._plan.search.outcomes, *self._search.region)
-        told = rehearsals.progress(self._plan.shared.objectives, constraints, trained)
+        told = rehearsals.progress(
+            self._plan.shared.objectives, constraints, trained, constant=self._plan.constant_scores
+        )
         return replace(made, rehearsals=told, rehearsed_seconds=self._rehearsed_seconds)
 
 

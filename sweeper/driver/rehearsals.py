@@ -121,6 +121,7 @@ class Rehearsals:
         objectives: Sequence[Objective],
         constraints: Sequence[OutcomeConstraint],
         trained: Mapping[str, ConfigValues],
+        constant: Values | None = None,
     ) -> RehearsalProgress:
         """Return how the rehearsals stand; configurations that train are ranked by what they have shown so far.
 
@@ -128,6 +129,7 @@ class Rehearsals:
             objectives: of the sweep.
             constraints: of its spec, and where its search was steered.
             trained: configuration by trial, of the trials that have begun.
+            constant: what a constant prediction reaches, by objective.
         """
         shares = [min(done / planned, 1.0) for done, planned in self._epochs.values()]
 
@@ -135,7 +137,7 @@ class Rehearsals:
             key = (one.id, tuple(constraints))
             if key in self._merits:
                 return self._merits[key]
-            found = judge_rehearsal(one, objectives, constraints)
+            found = judge_rehearsal(one, objectives, constraints, constant)
             if one.id in self._ended:
                 self._merits[key] = found
             return found

@@ -140,6 +140,11 @@ class SweepPlan:
         return self.claim.baselines.advice(one.name for one in self.shared.objectives)
 
     @property
+    def constant_scores(self) -> Mapping[str, float]:
+        """What a constant prediction reaches on validation rows, by the objectives of which that is known."""
+        return self.claim.baselines.constants(one.name for one in self.shared.objectives)
+
+    @property
     def proposed(self) -> int:
         """How many trials the search proposes by itself; stages and rehearsals promote the others."""
         return 0 if self.rehearsals else next(iter(self.spending.stage_trials), self.trials)

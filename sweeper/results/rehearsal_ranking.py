@@ -11,7 +11,9 @@ from math import isfinite, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from sweeper.adapters import read
 from sweeper.markup import aligned, paragraph, table
+from sweeper.privacy.claims import Claim
 from sweeper.records import ConfigValues, Objective
 from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
@@ -178,7 +180,6 @@ def rank_rehearsals(
     configurations: Iterable[RehearsedConfiguration],
     objectives: Sequence[Objective],
     trained: Mapping[str, ConfigValues],
-    constraints: Sequence[OutcomeConstraint] = (),
     judge: Judge | None = None,
     preferred: str | None = None,
 ) -> Rehearsed:
@@ -188,11 +189,10 @@ def rank_rehearsals(
         configurations: that were rehearsed.
         objectives: of the sweep.
         trained: configuration by trial, of the trials that have begun.
-        constraints: those of the spec.
-        judge: returns the merit of a configuration, for who keeps it; that of its epochs by default.
+        judge: returns the merit of a configuration; `judge_rehearsal` without constraints by default.
         preferred: the id of the configuration that others have to be better than by more than their error.
     """
-    merit = judge or (lambda one: judge_rehearsal(one, objectives, constraints))
+    merit = judge or (lambda one: judge_rehearsal(one, objectives))
     utility = next((one for one in objectives if one.name != "epsilon"), None)
     judged = [(merit(one), one) for one in configurations]
     good = [(found, one) for found, one in judged if found is not None]
@@ -225,7 +225,7 @@ def ranked_rehearsals(folder: SweepFolder) -> Rehearsed:
     manifest, found = folder.read_manifest(), read_rehearsals(folder.rehearsals)
     trained = {id_: trial.config for id_, trial in folder.trials().items()}
     names = manifest.spec.get("search", {}).get("objectives", ())
-    return rank_recorded(found, [Objective.named(name) for name in names], trained, manifest.spec)
+    return rank_recorded(found, [Objective.named(name) for name in names], trained, manifest.spec, manifest.claim)
 
 
 def rank_recorded(
@@ -233,21 +233,31 @@ def rank_recorded(
     objectives: Sequence[Objective],
     trained: Mapping[str, ConfigValues],
     spec: Mapping[str, Any],
+    claim: Mapping[str, object] | None = None,
 ) -> Rehearsed:
-    """Return configurations best first, as `rank_rehearsals`, by the constraints of a spec as it was recorded."""
+    """Return configurations best first, as `rank_rehearsals`, by spec and claim as they were recorded."""
     search = spec.get("search", {})
     names = [objective.name for objective in objectives]
     recorded = tuple(dict.fromkeys(("epsilon", "accuracy", *names, *search.get("metrics", ()))))
     wanted = [parse_constraint(text, recorded) for text in search.get("constraints", ())]
     preferred = None if search.get("prior") in (None, Prior.NONE.value) else FIRST
-    return rank_rehearsals(configurations, objectives, trained, wanted, preferred=preferred)
+    known = None if claim is None else read(Claim, claim, "in sweep.json", "restore the file", under="claim")
+    constant = None if known is None else known.baselines.constants(names)
+
+    def judge(one: RehearsedConfiguration) -> Merit | None:
+        return judge_rehearsal(one, objectives, wanted, constant)
+
+    return rank_rehearsals(configurations, objectives, trained, judge, preferred=preferred)
 
 
 def judge_rehearsal(
-    one: RehearsedConfiguration, objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
+    one: RehearsedConfiguration,
+    objectives: Sequence[Objective],
+    constraints: Sequence[OutcomeConstraint] = (),
+    constant: Mapping[str, float] | None = None,
 ) -> Merit | None:
     """Return what recommends a configuration by what it has shown; see `measure_merit`."""
-    return measure_merit([epoch.values for epoch in one.epochs], objectives, constraints, one.parts)
+    return measure_merit([epoch.values for epoch in one.epochs], objectives, constraints, one.parts, constant)
 
 
 def _difference(one: RankedRehearsal, name: str) -> float | None:

@@ -207,8 +207,7 @@ class Sweep:
 
     def _shown(self) -> tuple[str, SweepStatus, str, Front | RecordError, Sequence[Point]]:
         status, front = self.status, self._front_or_why()
-        is_lost = status is SweepStatus.LOST and isinstance(front, Front)
-        later = later_points(self.folder, front) if is_lost else ()
+        later = later_points(self.folder, front) if isinstance(front, Front) and status is SweepStatus.LOST else ()
         return str(self.directory), status, self.manifest().reason, front, later
 
     def _front_or_why(self) -> Front | RecordError:

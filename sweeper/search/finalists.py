@@ -2,9 +2,8 @@
 
 Explorers train with far more noise than finals do. Their scores are only compared within a stage, and what is looked
 for is a set: each finalist adds as much as possible to the hypervolume of those before it, over every objective but
-epsilon, which the stage fixes. A constant prediction has every radius, and is there for nothing: after the first
-finalist the others are judged by what they add to the front of both. A constraint of the spec is a preference: outcomes
-that miss it count only where none meets it.
+epsilon, which the stage fixes. A constant prediction has every radius, and is there for nothing: what it dominates
+recommends nobody. A constraint of the spec is a preference: outcomes that miss it count only where none meets it.
 
 Rehearsals of few rows are noisy too, and synthetic rows are no real ones. So a configuration that did best on public
 tables is preferred: another one comes before it only if it is better by more than the error of their difference.
@@ -71,7 +70,7 @@ def choose_finalists(
     chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
         latest = [trial for trial in explored if trial.stage == stage]
-        for trial in _ranked(latest, objectives, constraints, constant or {}):
+        for trial in _ranked(latest, objectives, constraints, constant):
             proposal = transfer_proposal(trial.proposal, space, trial.signal, signal)
             chosen.setdefault(_likeness(proposal), proposal)
     return list(chosen.values())[:count]
@@ -84,13 +83,14 @@ class Merit(NamedTuple):
     """
 
     nearness: float  # 0 where an epoch meets the constraints, else minus what the nearest one misses them by
+    gain: float  # share of the box that its epochs dominate and a constant prediction does not
     volume: float  # share of the box that its epochs dominate, over every objective but epsilon
     best: float  # sum over objectives of the best value, as a share of the box
-    volumes: tuple[float, ...] = ()  # the same of each of its trainings, where it had several
+    volumes: tuple[float, ...] = ()  # the share of each of its trainings, where it had several
 
     def plus(self, error: float) -> "Merit":
         """Return the merit that counts where it is preferred: others have to be better by more than the error."""
-        return self._replace(volume=self.volume + error, best=inf)
+        return self._replace(gain=self.gain + error, volume=inf)
 
 
 def measure_merit(
@@ -98,17 +98,20 @@ def measure_merit(
     objectives: Sequence[Objective],
     constraints: Sequence[OutcomeConstraint] = (),
     parts: Sequence[Sequence[Values]] = (),
+    constant: Values | None = None,
 ) -> Merit | None:
     """Return what recommends a configuration by the values of its epochs; ``None`` where none has every objective.
 
-    ``parts`` are the values of each of its trainings, where ``points`` are their means.
+    ``parts`` are the values of each of its trainings, where ``points`` are their means; ``constant`` is as in
+    `choose_finalists`.
     """
     axes, wanted = _judged(objectives, constraints)
-    shown, nothing = _Shown.of(points, axes, wanted), np.empty((0, len(axes)))
+    shown, nothing, free = _Shown.of(points, axes, wanted), np.empty((0, len(axes))), _free(constant, axes)
     if not len(shown.rows):
         return None
+    gain = shown.adds_to(free)[0] - volume(free)
     volumes = tuple(_Shown.of(part, axes, wanted).adds_to(nothing)[0] for part in parts)
-    return Merit(-shown.missed, *shown.adds_to(nothing), volumes)
+    return Merit(-shown.missed, gain, *shown.adds_to(nothing), volumes)
 
 
 def measure_error(merits: Sequence[Merit]) -> float:
@@ -117,7 +120,7 @@ def measure_error(merits: Sequence[Merit]) -> float:
     It comes from the two trainings of each configuration: what all of them have in common, such as a half that is
     easier than the other, is no error. Infinite where too few configurations had two trainings to say it.
 
-    >>> round(measure_error([Merit(0.0, 0.0, 0.0, pair) for pair in ((0.5, 0.7), (0.6, 0.6), (0.7, 0.5))]), 3)
+    >>> round(measure_error([Merit(0.0, 0.0, 0.0, 0.0, pair) for pair in ((0.5, 0.7), (0.6, 0.6), (0.7, 0.5))]), 3)
     0.141
     """
     differences = [one.volumes[0] - one.volumes[1] for one in merits if len(one.volumes) == _TRAININGS]
@@ -141,20 +144,20 @@ def _ranked(
     trials: Sequence[Explored],
     objectives: Sequence[Objective],
     constraints: Sequence[OutcomeConstraint],
-    constant: Values,
+    constant: Values | None,
 ) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it and to a constant prediction."""
     axes, wanted = _judged(objectives, constraints)
     shown = [_Shown.of(trial.points, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
-    front: Floats = np.empty((0, len(axes)))
+    front = _free(constant, axes)
     ranked: list[Explored] = []
     while left:
-        best = max(left, key=lambda i: (-shown[i].missed, *shown[i].adds_to(front), -i))
-        if not ranked and any(trial.preferred for trial in trials):
-            best = _first_of(trials, left, objectives, constraints)
-        free = [] if ranked else [_Shown.of([constant], axes, ()).rows]
-        front = np.concatenate([front, shown[best].rows, *free])
+        if ranked:
+            best = max(left, key=lambda i: (-shown[i].missed, *shown[i].adds_to(front), -i))
+        else:
+            best = _first_of(trials, left, objectives, constraints, constant)
+        front = np.concatenate([front, shown[best].rows])
         left.remove(best)
         ranked.append(trials[best])
     return ranked
@@ -165,12 +168,18 @@ def _first_of(
     left: Sequence[int],
     objectives: Sequence[Objective],
     constraints: Sequence[OutcomeConstraint],
+    constant: Values | None,
 ) -> int:
-    """Return the first finalist where some trials are preferred, by its place."""
-    measured = {i: measure_merit(trials[i].points, objectives, constraints, trials[i].parts) for i in left}
+    """Return the place of the first finalist: the one of the greatest merit, with the error for who is preferred."""
+    measured = {i: measure_merit(trials[i].points, objectives, constraints, trials[i].parts, constant) for i in left}
     merits = {i: merit for i, merit in measured.items() if merit is not None}
     error = measure_error(list(merits.values()))
     return max(merits, key=lambda i: (merits[i].plus(error) if trials[i].preferred else merits[i], -i))
+
+
+def _free(constant: Values | None, axes: Sequence[Objective]) -> Floats:
+    """Return the cost row of a constant prediction, none where it is not known in every objective."""
+    return _Shown.of([constant or {}], axes, ()).rows
 
 
 @dataclass(frozen=True, slots=True)

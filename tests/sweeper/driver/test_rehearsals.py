@@ -10,6 +10,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.driver import driver, stages
+from sweeper.driver import rehearsals as module
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
@@ -185,6 +186,14 @@ def test_finalists_are_judged_beside_a_constant_prediction(spec, tmp_path, monke
     claim = run(spec, Options(out=tmp_path)).front().claim
     assert seen == [{"accuracy": claim.baselines.constant("accuracy")}]
     assert seen[0]["accuracy"] > 0.1
+
+
+def test_how_rehearsals_stand_is_judged_beside_a_constant_prediction(spec, tmp_path, plan, monkeypatch):
+    made, judged = rehearsals(spec, tmp_path), []
+    play(made, plan, [0.2, 0.4, 0.9, 0.7, 0.9, 0.1])
+    monkeypatch.setattr(module, "judge_rehearsal", lambda *given: judged.append(given[3]))
+    made.progress(spec.objectives, (), {}, {"accuracy": 0.3})
+    assert judged == [{"accuracy": 0.3}] * 3
 
 
 @pytest.mark.long

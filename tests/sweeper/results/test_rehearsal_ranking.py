@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from sweeper.privacy.baselines import Baselines
 from sweeper.records import Objective, SweepStatus, Trial
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded, rank_rehearsals, ranked_by
 from sweeper.results.sweep import load
-from sweeper.specification.constraints import parse_constraint
 from sweeper.store.manifest import Manifest
 from sweeper.store.rehearsal_records import RehearsedEpoch, join_trainings
 from sweeper.store.sweep_folder import SweepFolder
@@ -53,10 +53,16 @@ def test_scores_that_rank_are_shown_first_and_recalls_of_classes_only_if_they_ra
 
 
 def test_constraints_of_the_spec_decide_first():
-    wanted = [parse_constraint("accuracy >= 0.85", ["accuracy"])]
-    assert rank_rehearsals(FOUND, OBJECTIVES, {}, wanted)[0].id == "c0004"
     search = {"objectives": ["epsilon", "accuracy", "certified@0.25"], "constraints": ["accuracy >= 0.85"]}
     assert rank_recorded(FOUND, OBJECTIVES, {}, {"search": search})[0].id == "c0004"
+
+
+def test_what_a_constant_prediction_dominates_recommends_none_of_a_recorded_sweep(claim):
+    search = {"objectives": ["epsilon", "accuracy", "certified@0.25"]}
+    for share, ids in ((0.5, ["c0003", "c0001", "c0004", "c0002"]), (0.68, ["c0001", "c0003", "c0004", "c0002"])):
+        baselines = Baselines(classes=("a", "b"), majority={"validation": share})
+        recorded = replace(claim, baselines=baselines).to_json()
+        assert [one.id for one in rank_recorded(FOUND, OBJECTIVES, {}, {"search": search}, recorded)] == ids
 
 
 def test_the_first_of_a_prior_leads_where_no_other_is_better_by_more_than_the_error():

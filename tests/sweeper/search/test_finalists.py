@@ -62,6 +62,17 @@ def test_what_a_constant_prediction_reaches_adds_nothing(spec, constant, second)
     assert rates(chosen(trials, spec, count=2, signal=0.1, constant=constant)) == [0.01, second]
 
 
+def test_a_network_that_learnt_something_comes_before_a_constant_prediction_of_a_frequent_class(spec):
+    """Three quarters are of one class: half certified accuracy dominates less of the box than no network at all."""
+    constant = {"accuracy": 0.76, "certified@0.25": 0.76}
+    trials = [explored(0.01, (0.77, 0.75)), explored(0.02, (0.84, 0.6)), explored(0.03, (0.75, 0.75))]
+    assert rates(chosen(trials, spec, count=3, signal=0.1)) == [0.01, 0.02, 0.03]
+    assert rates(chosen(trials, spec, count=3, signal=0.1, constant=constant)) == [0.02, 0.01, 0.03]
+    merits = [measure_merit(trial.points, spec.objectives, constant=constant) for trial in trials]
+    assert [one.gain for one in merits] == pytest.approx([0.01 * 0.75, 0.08 * 0.6, 0.0])
+    assert [one.volume for one in merits] == pytest.approx([0.77 * 0.75, 0.84 * 0.6, 0.75**2])
+
+
 def test_every_epoch_and_then_accuracy_decide(spec):
     trials = [explored(0.01, (0.5, 0.5)), explored(0.02, (0.7, 0.6), (0.1, 0.0))]
     assert rates(chosen(trials, spec, count=1, signal=0.1)) == [0.02]
