@@ -11,6 +11,7 @@ Shape letters: N rows.
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from clipless.certificates.radii import MOST_DRAWS
@@ -112,9 +113,10 @@ def smoothed_predictor(predictor: Predictor, draws: int | None = None, *, seed: 
             "Expected a model with smoothed certificates on its card, got one without (smoothed in card.json); add "
             "smoothed@R to search.objectives and run the sweep to its end, or predict without smoothed"
         )
-    if draws is not None and not (type(draws) is int and 1 <= draws <= MOST_DRAWS):
+    is_whole = isinstance(draws, Integral) and not isinstance(draws, bool)
+    if draws is not None and not (is_whole and 1 <= draws <= MOST_DRAWS):
         raise RecordError(f"Expected a whole number of draws from 1 to {MOST_DRAWS}, got {draws!r}; take more or fewer")
-    found = SmoothedPredictor(predictor, made.sigma, made.alpha, made.draws if draws is None else draws, seed)
+    found = SmoothedPredictor(predictor, made.sigma, made.alpha, int(made.draws if draws is None else draws), seed)
     try:
         found._smoothing(1.0)
     except ValueError as error:

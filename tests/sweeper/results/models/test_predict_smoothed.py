@@ -246,6 +246,7 @@ def test_a_seed_is_new_at_every_call_unless_it_is_given():
 def test_what_has_no_smoothed_certificates_is_refused(images, tmp_path):
     with pytest.raises(RecordError, match="no draws without smoothed, got 10"):
         sweeper.predict(images[0], images[1], draws=10)
+    assert set(sweeper.predict(images[0], images[1][:2], smoothed=True, draws=np.int64(30))["draws"]) == {30}
     for draws in (0, 10**8, 2.5, True):
         with pytest.raises(
             RecordError, match=f"whole number of draws from 1 to 10000000, got {re.escape(repr(draws))}"
