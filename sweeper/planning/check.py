@@ -18,6 +18,7 @@ from sweeper.planning.preview import (
     find_lack_of_signal,
     find_loose_bounds,
     preview,
+    preview_architectures,
 )
 from sweeper.planning.sources import AnySpec, as_spec, check_sources
 from sweeper.planning.sweep_plan import SweepPlan
@@ -143,7 +144,7 @@ def check_spec(
         plan=plan,
         loaded=loaded,
         previews=previews,
-        estimate=estimate(plan, data, previews) if measure else None,
+        estimate=estimate(plan, data, preview_architectures(plan, data, previews)) if measure else None,
         unchecked=_find_unchecked(loaded, plan),
     )
 

@@ -1,8 +1,9 @@
 """How long a sweep would take and how much memory, measured on rows of zeros: nothing of the data enters.
 
 A few steps of each previewed configuration are trained, its scores computed once and the fixed features of some rows,
-on rows of zeros of the shape and number of the real ones. The rest is multiplication: no attack, no plug-in and no lack
-of processors is in it.
+on rows of zeros of the shape and number of the real ones. The rest is multiplication. Metrics are taken to be computed
+at every epoch, and the front to have `FRONT_POINTS` points. Plug-ins, AutoAttack, membership inference and a lack of
+processors are not in it.
 """
 
 import os
@@ -17,12 +18,16 @@ from statistics import fmean
 import torch
 
 import clipless
+from clipless.attacks import PGD
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.network import split_fixed_prefix
 from sweeper.planning.preview import Preview
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.records import MEMBERSHIP
 from sweeper.rounding import number_of
+from sweeper.specification.objectives import ATTACKED, AUTOATTACKED
+from sweeper.specification.plugins import is_metric
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
@@ -34,7 +39,8 @@ from sweeper.trials.smoothed import SmoothedScorer
 BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
 TIMED_DRAWS = 500  # of one row, by which smoothed certificates are measured
-FEATURE_ROWS = 256  # whose fixed features are measured
+FEATURE_ROWS = 256  # whose fixed features are measured, and attacks
+FRONT_POINTS = 20  # of which test rows get smoothed certificates, if there are so many epochs
 START_SECONDS = 8.0  # until the workers are up and the first trial trains, on a machine that does nothing else
 _MEBIBYTE = 2**20
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -47,7 +53,7 @@ class Estimate:
     """What a sweep would take on this machine."""
 
     step_seconds: float  # of one training step
-    score_seconds: float  # of the scores of one epoch, of those that cost nothing too
+    score_seconds: float  # of scores and metrics of one epoch, of those that cost nothing too
     trial_seconds: float  # of one trial, all its repeats
     trials: int
     places: int  # trials at a time
@@ -56,13 +62,26 @@ class Estimate:
     rehearsals: int = 0  # configurations that are rehearsed before the first trial
     rehearsal_seconds: float = 0.0  # of one of them
     test_passes: int = 0  # noisy copies of test rows for the smoothed certificates of one point of the front
-    pass_seconds: float = 0.0  # of one of them
+    pass_seconds: float = 0.0  # of one of them, by the slowest of the measured models
+    front_points: int = 0  # that get such certificates, supposed
+    left_out: tuple[str, ...] = ()  # objectives and metrics whose time is not in it
 
     @property
     def seconds(self) -> float:
-        """Of the whole sweep, without a private selection's luck and the test scores of its front."""
+        """Of the whole sweep, without a private selection's luck and what is left out."""
         rehearsed = self.rehearsals / self.places * self.rehearsal_seconds
-        return START_SECONDS + rehearsed + ceil(self.trials / self.places) * self.trial_seconds
+        trained = ceil(self.trials / self.places) * self.trial_seconds
+        return START_SECONDS + rehearsed + trained + self.test_seconds
+
+    @property
+    def point_seconds(self) -> float:
+        """Of the smoothed certificates of one point of the front on test rows."""
+        return self.test_passes * self.pass_seconds
+
+    @property
+    def test_seconds(self) -> float:
+        """Of those of the whole front."""
+        return self.front_points * self.point_seconds
 
 
 def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Estimate:
@@ -83,16 +102,19 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         rehearsed = [
             _rehearsal_seconds(plan, one, score, empty) for one, (_, score, _) in zip(previews, measured, strict=True)
         ]
-        passes = _test_passes(plan.shared, previews[0].config, empty)
+        metrics = [_metric_seconds(plan.shared, one.config, empty) for one in previews]
+        passes = [_test_passes(plan.shared, one.config, empty) for one in previews]
     finally:
         torch.set_num_threads(threads)
     trained = [
-        features + one.plan.epochs * (one.plan.steps_per_epoch * step + score)
-        for one, (step, score, features) in zip(previews, measured, strict=True)
+        features + one.plan.epochs * (one.plan.steps_per_epoch * step + score + metric)
+        for one, (step, score, features), metric in zip(previews, measured, metrics, strict=True)
     ]
+    test_passes, pass_seconds = max(passes)
+    epochs = plan.trials * max(one.plan.epochs for one in previews)
     return Estimate(
         step_seconds=fmean(step for step, _, _ in measured),
-        score_seconds=fmean(score for _, score, _ in measured),
+        score_seconds=fmean(score for _, score, _ in measured) + fmean(metrics),
         trial_seconds=plan.shared.repeats * fmean(trained),
         trials=plan.trials,
         rehearsals=plan.rehearsals,
@@ -100,8 +122,10 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         places=_places(plan),
         process_bytes=_LIBRARIES_BYTES,
         data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
-        test_passes=passes[0],
-        pass_seconds=passes[1],
+        test_passes=test_passes,
+        pass_seconds=pass_seconds,
+        front_points=min(FRONT_POINTS, epochs) if test_passes else 0,
+        left_out=tuple(filter(_is_left_out, _names(plan.shared))),
     )
 
 
@@ -123,20 +147,24 @@ def in_words(found: Estimate) -> str:
         f"Estimated on rows of zeros on this machine: {found.step_seconds:.2g} s a step, {found.score_seconds:.2g} s "
         f"to score an epoch, {clock(found.trial_seconds)} a trial{rehearsed}. The sweep takes about "
         f"{clock(found.seconds - START_SECONDS)} once its workers are up, {number_of(found.places, 'trial')} at a "
-        f"time, without attacks and plug-ins; their start takes about {START_SECONDS:.0f} s, more on a busy machine. "
+        f"time{_left_out_in_words(found)}; their start takes about {START_SECONDS:.0f} s, more on a busy machine. "
         f"Memory: about {found.process_bytes / _MEBIBYTE:.0f} MiB for the libraries of each trial's process, and "
         f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share.{_test_in_words(found)}"
     )
 
 
+def _left_out_in_words(found: Estimate) -> str:
+    return f", without {', '.join(found.left_out)}, which may take longer than all else" if found.left_out else ""
+
+
 def _test_in_words(found: Estimate) -> str:
     if not found.test_passes:
         return ""
-    point = found.test_passes * found.pass_seconds
     return (
-        f" After the last trial, and not in this time, smoothed certificates on test rows take {found.test_passes:,} "
-        f"passes for each point of the front, about {clock(point)} a point, {clock(20 * point)} for 20 points; "
-        "fewer with search.smoothing.test_draws and test_rows."
+        " Smoothed certificates on test rows, after the last trial, are in this time with "
+        f"{clock(found.test_seconds)}: {found.test_passes:,} passes for each point of the front, "
+        f"about {clock(found.point_seconds)} of the slowest model, for {number_of(found.front_points, 'point')}; fewer "
+        "with search.smoothing.test_draws and test_rows."
     )
 
 
@@ -198,7 +226,7 @@ def _scoring_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset)
     """Return what scoring an epoch takes, and what the fixed features of a trial take before its first epoch."""
     loss, noise = build_loss(config), shared.noise
     model = build_model(config, empty, loss, 0)
-    names = [*(one.name for one in shared.objectives), *shared.metrics]
+    names = _names(shared)
     models = 1 + len(free_points(shared.free_points, empty.metadata, noise, names))
     part = _empty(empty.validation, min(FEATURE_ROWS, len(empty.validation)))
     prefix, _ = split_fixed_prefix(model)
@@ -210,9 +238,35 @@ def _scoring_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset)
     return models * _seconds(lambda: score(model, empty.validation, features)), of_rows
 
 
+def _metric_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset) -> float:
+    """Return what smoothed metrics and accuracy under attack take at an epoch.
+
+    An attack takes all of its steps with every row, whatever they reach.
+    """
+    smoothed = SmoothedScorer(shared.metrics, empty.metadata, shared.smoothing)
+    attacks = sum(name.startswith(ATTACKED) for name in shared.metrics)
+    model = build_model(config, empty, build_loss(config), 0)
+    seconds = _seconds(lambda: smoothed(model, empty.validation)) if smoothed.names else 0.0
+    if attacks:
+        whole, short = PGD(), PGD(steps=1, restarts=0)
+        longer = (whole.steps + 1) * (whole.restarts + 1) / ((short.steps + 1) * (short.restarts + 1))
+        few = _empty(empty.validation, min(FEATURE_ROWS, len(empty.validation)))
+        once = _seconds(lambda: short(model, few.x, few.y, 1.0)) * len(empty.validation) / len(few)
+        seconds += attacks * longer * once
+    return seconds
+
+
+def _names(shared: TrialSettings) -> tuple[str, ...]:
+    return (*(one.name for one in shared.objectives), *shared.metrics)
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith(AUTOATTACKED) or name in MEMBERSHIP or is_metric(name)
+
+
 def _test_passes(shared: TrialSettings, config: TrialConfig, empty: Dataset) -> tuple[int, float]:
     """Return how many passes the smoothed certificates of a point take on test rows, and how long one takes."""
-    names, plan = [*(one.name for one in shared.objectives), *shared.metrics], shared.smoothing
+    names, plan = _names(shared), shared.smoothing
     passes = SmoothedScorer(names, empty.metadata, plan, test=True).passes(empty.test)
     if plan is None or not passes:
         return 0, 0.0

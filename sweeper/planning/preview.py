@@ -1,12 +1,14 @@
 """What configurations of a sweep would be, without training: plans, sensitivities, epsilons, slots of batches."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 
 import torch
 
 from clipless.datasets import Dataset
+from clipless.errors import CliplessError
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import EpsilonClaim
@@ -15,11 +17,13 @@ from clipless.privacy.sampling import slots_for
 from clipless.scalars import to_host
 from clipless.training.placing import training_places
 from clipless.training.trainer import default_micro_batch
+from sweeper.errors import SpecError
 from sweeper.planning.configurations import find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import price, signal_of
 from sweeper.records import Scalar
 from sweeper.rounding import round_up
+from sweeper.search.space import sample
 from sweeper.specification.fields.ranges import Choices
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_augmentation, build_loss, build_model
@@ -27,6 +31,8 @@ from sweeper.trials.build import build_augmentation, build_loss, build_model
 LEAST_REACH = 10.0  # below it no training beat a constant prediction; measured, see docs/mathematics.md
 USUAL_REACH = 100.0  # at which small networks begin to
 MOST_EPSILON = 20.0  # that is named as one that would do; of a larger one it is said that it promises hardly anything
+SAMPLED = 32  # configurations among which one of each architecture is looked for
+_ARCHITECTURE = "model.architecture"
 _OWN_NOISE = ("privacy.epsilon", "privacy.noise_multiplier")
 _LOOSE = frozenset({"cpl", "shift-net"})  # architectures whose gradients stay far below their bounds
 
@@ -70,6 +76,24 @@ def preview(plan: SweepPlan, data: Dataset, configurations: int = 1) -> tuple[Pr
     """
     found = find_all_plannable(plan.shared, plan.trials, lambda one: _preview(plan, data, one), configurations)
     return tuple(replace(one, passed_over=refusals) for one, refusals in found)
+
+
+def preview_architectures(plan: SweepPlan, data: Dataset, known: Sequence[Preview]) -> tuple[Preview, ...]:
+    """Return one preview for each architecture of the space, by which times differ most.
+
+    It is the first of ``known``, else of the first `SAMPLED` configurations that the sweep could try and can plan. An
+    architecture that none of them has is left out.
+    """
+    found = {one.config.model.architecture: one for one in reversed(known)}
+    space = next(one.space for one in plan.shared.space.dimensions if one.name == _ARCHITECTURE)
+    missing = {*map(str, space.values)} - {*found} if isinstance(space, Choices) else set()
+    for proposal in sample(plan.shared.space, SAMPLED) if missing else ():
+        name = str(proposal[_ARCHITECTURE])
+        if name in missing:
+            with suppress(SpecError, CliplessError):
+                found[name] = _preview(plan, data, proposal)
+                missing.discard(name)
+    return tuple(found.values())
 
 
 def _preview(sweep: SweepPlan, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
@@ -128,7 +152,7 @@ def find_loose_bounds(plan: SweepPlan) -> str:
     Measured on the digits and on MNIST: see ``sensitivity_fraction`` in ``docs/spec.md``.
     """
     values = {one.name: one.value for one in plan.shared.space.dimensions}
-    chosen = values["model.architecture"]
+    chosen = values[_ARCHITECTURE]
     loose = sorted(_LOOSE.intersection(chosen.values if isinstance(chosen, Choices) else (chosen,)))
     if not loose or values.get("training.sensitivity_fraction") != 1.0:
         return ""

@@ -8,10 +8,12 @@ import torch
 
 import clipless
 from clipless.datasets import Split
+from sweeper.errors import SpecError
 from sweeper.planning import estimate as module
+from sweeper.planning import preview as previewing
 from sweeper.planning.estimate import Estimate, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
-from sweeper.planning.preview import preview
+from sweeper.planning.preview import preview, preview_architectures
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
 
@@ -154,9 +156,76 @@ def test_passes_of_smoothed_certificates_on_test_rows_are_counted_and_said(digit
     assert passes == 50 * (400 + 100)
     assert 0 < seconds < 1
     base = {"step_seconds": 1.0, "score_seconds": 1.0, "trial_seconds": 1.0, "trials": 1, "places": 1}
-    found = Estimate(**base, process_bytes=1, data_bytes=1, test_passes=550_000, pass_seconds=1e-4)
-    assert "take 550,000 passes for each point of the front, about 0:55 a point, 18:20 for 20 points" in in_words(found)
+    numbers = {"test_passes": 550_000, "pass_seconds": 1e-4, "front_points": 20}
+    found = Estimate(**base, process_bytes=1, data_bytes=1, **numbers)
+    assert found.seconds == pytest.approx(module.START_SECONDS + 1.0 + 20 * 55.0)
+    assert "The sweep takes about 18:21 once its workers are up, 1 trial at a time; their start" in in_words(found)
+    assert (
+        "on test rows, after the last trial, are in this time with 18:20: 550,000 passes for each point of the front, "
+        "about 0:55 of the slowest model, for 20 points; fewer" in in_words(found)
+    )
     assert "passes" not in in_words(replace(found, test_passes=0))
+
+
+def test_the_slowest_architecture_is_measured_for_the_front_and_the_mean_of_all_for_trials(digits, monkeypatch):
+    search = {"objectives": ["epsilon", "accuracy", "smoothed@0.1"], "trials": 6, "smoothing": {"test_rows": 2}}
+    model = {"architecture": ["mlp", "convnet", "lenet"], "width": [8, 16]}
+    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": model, "search": search}), digits)
+    known = preview(plan, digits, 2)
+    previews = preview_architectures(plan, digits, known)
+    assert any(one is known[0] for one in previews)
+    names = [one.config.model.architecture for one in previews]
+    assert sorted(names) == ["convnet", "lenet", "mlp"]
+    steps, passes = {"mlp": 1.0, "convnet": 4.0, "lenet": 7.0}, {"mlp": 1.0, "convnet": 60.0, "lenet": 2.0}
+    monkeypatch.setattr(module, "_step_seconds", lambda config, _: steps[config.model.architecture])
+    monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(module, "_test_passes", lambda _, config, __: (10, passes[config.model.architecture]))
+    found = estimate(plan, digits, previews)
+    assert found.step_seconds == 4.0
+    assert (found.point_seconds, found.front_points) == (600.0, module.FRONT_POINTS)
+    alone = make_sweep_plan(Spec.from_mapping(SPEC), digits)
+    assert len(preview_architectures(alone, digits, preview(alone, digits, 2))) == 1
+
+
+def test_an_architecture_that_cannot_be_planned_is_left_out(digits, monkeypatch):
+    model = {"architecture": ["mlp", "convnet"], "width": 8}
+    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": model}), digits)
+    known = [one for one in preview(plan, digits, 6) if one.config.model.architecture == "mlp"]
+
+    def refuse(*_):
+        raise SpecError("no plan")
+
+    monkeypatch.setattr(previewing, "_preview", refuse)
+    assert preview_architectures(plan, digits, known) == (known[0],)
+
+
+def test_smoothed_metrics_and_attacks_are_in_the_time_of_an_epoch_and_what_is_not_is_named(digits, monkeypatch):
+    metrics = ["attacked@0.1", "attacked@0.2", "smoothed@0.1", "membership-auroc"]
+    search = {
+        "objectives": ["epsilon", "accuracy"],
+        "metrics": metrics,
+        "trials": 2,
+        "smoothing": {"rows": 20, "draws": 40},
+    }
+    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"search": search}), digits)
+    (one,) = preview(plan, digits)
+    empty, works = module._zeros(digits), []
+    monkeypatch.setattr(module, "_seconds", lambda work: works.append(work()) or 1.0)
+    attacks = 2 * (5 * 31 / 2) * len(digits.validation) / min(len(digits.validation), module.FEATURE_ROWS)
+    assert module._metric_seconds(plan.shared, one.config, empty) == pytest.approx(1.0 + attacks)
+    scores, moved = works
+    assert list(scores[0]) == ["smoothed@0.1"]
+    assert moved.shape[1:] == (1, 8, 8)
+    monkeypatch.setattr(module, "_step_seconds", lambda *_: 0.5)
+    monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 3.0))
+    found = estimate(plan, digits, [one])
+    epoch = one.plan.steps_per_epoch * 0.5 + 1.0 + (1.0 + attacks)
+    assert found.trial_seconds == pytest.approx(plan.shared.repeats * (3.0 + 4 * epoch))
+    assert found.score_seconds == pytest.approx(2.0 + attacks)
+    assert found.left_out == ("membership-auroc",)
+    said = in_words(found)
+    assert "at a time, without membership-auroc, which may take longer than all else; their start" in said
+    assert "without" not in in_words(replace(found, left_out=()))
 
 
 def test_how_many_rows_units_have_is_not_told(digits):
