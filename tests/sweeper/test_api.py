@@ -222,7 +222,7 @@ def test_a_sweep_without_a_front_yet_says_so(tmp_path):
 
     SweepFolder(tmp_path).write_manifest(Manifest(name="x", status=SweepStatus.RUNNING, spec={}, source="x.yaml"))
     html = sweeper.load(tmp_path)._repr_html_()
-    assert "running, in" in html
+    assert "lost, in" in html
     assert "front.json" in html
 
 
