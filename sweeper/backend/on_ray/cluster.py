@@ -97,8 +97,8 @@ def _join(address: str, runtime: Mapping[str, Mapping[str, str] | list[str]], is
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
             if time.monotonic() > until or is_left() or isinstance(error, AuthenticationError):
                 raise SweeperError(
-                    f"Cannot join the Ray cluster at {address}: {one_line(error)}; is its head running, and does "
-                    "RAY_AUTH_TOKEN_PATH name its token?"
+                    f"Cannot join the Ray cluster at {address}: {one_line(error)}; is its head running, and are "
+                    "RAY_AUTH_MODE=token and, unless ~/.ray/auth_token has its token, RAY_AUTH_TOKEN_PATH set?"
                 ) from error
         time.sleep(JOIN_PAUSE_SECONDS)
 
