@@ -8,6 +8,7 @@ import contextlib
 import gc
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,7 +26,7 @@ from sweeper.errors import SweeperError, one_line
 
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
+JOIN_SECONDS, JOIN_PAUSE_SECONDS, KNOCK_SECONDS = 60.0, 2.0, 5.0
 PROBE_SECONDS = 60.0
 WORKERS_SECONDS = 120.0
 
@@ -92,15 +93,27 @@ def _join(address: str, runtime: Mapping[str, Mapping[str, str] | list[str]], is
     until = time.monotonic() + JOIN_SECONDS
     while True:
         try:
+            _knock(address)
             ray.init(address, runtime_env=dict(runtime), **QUIET)
             return
-        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+        except (OSError, RayError, RuntimeError, ValueError) as error:
             if time.monotonic() > until or is_left() or isinstance(error, AuthenticationError):
                 raise SweeperError(
                     f"Cannot join the Ray cluster at {address}: {one_line(error)}; is its head running, and are "
                     "RAY_AUTH_MODE=token and, unless ~/.ray/auth_token has its token, RAY_AUTH_TOKEN_PATH set?"
                 ) from error
         time.sleep(JOIN_PAUSE_SECONDS)
+
+
+def _knock(address: str) -> None:
+    """Find out whether anything listens at HOST:PORT: Ray itself tries for longer than anybody waits.
+
+    Raises:
+        OSError: nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
 
 
 def _wait_for_workers(is_left: Callable[[], bool]) -> None:

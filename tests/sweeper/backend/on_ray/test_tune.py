@@ -2,6 +2,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -378,6 +379,7 @@ def test_a_cluster_is_joined_quietly_and_left_as_it_was_found(monkeypatch):
 
     monkeypatch.setattr(cluster_module.ray, "init", init)
     monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
+    monkeypatch.setattr(cluster_module, "_knock", lambda _: None)
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     handler = signal.getsignal(signal.SIGTERM)
     with join_cluster("ray-head:6379", threads=3):
@@ -402,6 +404,7 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for_by_whoever_asks_to_sto
     monkeypatch.setattr(starting, "_LEFT_BEHIND", [])
     monkeypatch.setattr(cluster_module.ray, "init", lambda *_, **__: end.wait(60) and None)
     monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
+    monkeypatch.setattr(cluster_module, "_knock", lambda _: None)
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     with pytest.raises(InterruptedStartError):
         join_cluster("head:6379", interrupted=lambda: True).__enter__()
@@ -436,6 +439,7 @@ def joining(monkeypatch):
     monkeypatch.setattr(cluster_module.ray, "init", init)
     monkeypatch.setattr(cluster_module.ray, "nodes", nodes)
     monkeypatch.setattr(cluster_module, "JOIN_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_module, "_knock", lambda _: None)
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     return calls
 
@@ -454,6 +458,25 @@ def test_a_cluster_that_cannot_be_joined_is_one_sentence(joining, monkeypatch):
     joining["errors"] = [ConnectionError("refused")]
     with pytest.raises(SweeperError, match="Cannot join the Ray cluster at head:6379: ConnectionError: refused"):
         join_cluster("head:6379").__enter__()
+
+
+def test_where_nothing_listens_ray_is_not_asked(monkeypatch):
+    """It tries for longer than ten minutes, whatever it is told."""
+    asked = []
+    monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(cluster_module.ray, "init", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(cluster_module, "JOIN_SECONDS", 0.0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SweeperError, match=rf"Cannot join the Ray cluster at {address}: .*refused; is its head"):
+            join_cluster(address).__enter__()
+        assert asked == []
+        taken.listen()
+        cluster_module._knock(address)
+    for other in ("auto", "ray://127.0.0.1:1", "local"):
+        cluster_module._knock(other)
 
 
 def test_a_wrong_token_is_not_tried_again(joining):
