@@ -30,7 +30,7 @@ def build_comparison(comparison: Comparison) -> str:
 
 def head(comparison: Comparison, title: str) -> Html:
     """Name the sweeps, and what speaks against comparing them."""
-    marks = list(comparison.conflicts)
+    marks = [*comparison.conflicts, *comparison.mixtures]
     if comparison.exploratory:
         marks.insert(0, "Exploratory: no guarantee. One of these sweeps used something that was not paid for.")
     shown = comparison.groups[:SHOWN]

@@ -301,6 +301,11 @@ def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, compar
     assert "<b>cold" not in str(as_json(FIGURES[name].draw(comparison, LIGHT)))
 
 
+def test_the_page_says_which_sweeps_of_one_name_are_of_different_specs(fronts):
+    specs = {label: {"training": {"epochs": place}} for place, (label, _) in enumerate(fronts[:3])}
+    assert "digits-0.0 and digits-0.01 differ in training.epochs." in build_comparison(compare(fronts, specs=specs))
+
+
 def test_the_page_says_what_can_be_said(comparison, fronts):
     page = build_comparison(comparison)
     assert "95 % interval" in page
