@@ -92,22 +92,26 @@ def driver_lock(folder: Path, *, looks: bool = False) -> Iterator[DriverLock]:
         RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
 
     Guarantees:
-        A sweep that a killed deletion has left without its ledger is never resumed as if nothing had been spent. A
+        There is one driver, though the driver's file is removed while it drives: the folder itself is held too, where
+        its file system can. A sweep that a killed deletion has left without its ledger is never resumed as if nothing
+        had been spent. A
         copy is known by what it cannot keep, the inode of the driver's file and when that was last changed, which the
         system alone sets, and records that were put back without that file by their sizes. A snapshot of a whole file
         system that is rolled back keeps all of these.
     """
     path = folder / NAME
     is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
+        stack.callback(os.close, handle)
         if not _take_lock(handle):
             before = _read(handle)
             who = f"process {before.get('pid')} on {before.get('host')}"
             raise RecordError(f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it")
+        _hold(stack, folder)
         if (folder / DELETING_NAME).exists():
             raise RecordError(f"Expected a whole sweep, but the deletion of {folder} has begun; delete it again")
         lock = DriverLock(folder, handle, is_first=is_first)
@@ -120,8 +124,6 @@ def driver_lock(folder: Path, *, looks: bool = False) -> Iterator[DriverLock]:
         yield lock
         with contextlib.suppress(OSError):
             lock.write(ended=not looks)
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -131,26 +133,38 @@ def undriven(folder: Path) -> Iterator[None]:
     Raises:
         RecordError: a process drives the sweep in ``folder``.
     """
-    try:
-        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    with contextlib.ExitStack() as stack:
+        for path in (folder / NAME, folder):
+            if path.exists():
+                _hold(stack, path)
         yield
-        return
-    try:
-        if not _take_lock(handle):
-            raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
-        yield
-    finally:
-        os.close(handle)
 
 
-def _take_lock(handle: int) -> bool:
-    """Take the lock, past processes that hold it for a moment to see whether it is free."""
+def _hold(stack: contextlib.ExitStack, path: Path) -> None:
+    """Lock a driver's file, or the folder, which stays the same where that file is removed.
+
+    Raises:
+        RecordError: a process drives the sweep.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, handle)
+    if not _take_lock(handle, cannot=path.is_dir()):
+        folder = path if path.is_dir() else path.parent
+        raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
+
+
+def _take_lock(handle: int, *, cannot: bool = False) -> bool:
+    """Take the lock, past processes that hold it for a moment to see whether it is free.
+
+    ``cannot`` is the answer where the file system has no lock of this kind, as NFS has none of folders.
+    """
     for _ in range(LOOKS):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             time.sleep(LOOK_SECONDS)
+        except OSError:
+            return cannot
         else:
             return True
     return False
@@ -158,14 +172,20 @@ def _take_lock(handle: int) -> bool:
 
 def is_driven(folder: Path) -> bool:
     """Return whether a process on this machine drives the sweep in ``folder``."""
+    return any(_is_locked(path) for path in (folder / NAME, folder))
+
+
+def _is_locked(path: Path) -> bool:
     try:
-        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may look at once
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return not path.is_dir()
     finally:
         os.close(handle)
     return False

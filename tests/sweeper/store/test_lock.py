@@ -1,6 +1,7 @@
 """Who drives a sweep: what one process sees of another's lock."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -47,6 +48,40 @@ def test_a_look_does_not_stop_what_keeps_drivers_out(folder, monkeypatch):
     with undriven(folder):
         assert is_driven(folder), "nobody begins to drive it"
     assert not looking
+
+
+def test_a_sweep_has_one_driver_though_the_file_of_its_driver_is_removed(folder):
+    """Taken for a stale lock, say: another driver would draw what this one draws, at the price of once."""
+    with driver_lock(folder):
+        (folder / "driver.json").unlink()
+        assert is_driven(folder)
+        for others in (driver_lock, undriven):
+            with pytest.raises(RecordError, match=r"a process drives .*; wait or stop it"), others(folder):
+                pytest.fail("two at a time")
+        (folder / "driver.json").unlink()  # which the other one has made
+    assert not is_driven(folder)
+    with undriven(folder):
+        assert is_driven(folder), "nobody begins to drive it"
+    with driver_lock(folder) as lock:
+        assert not lock.copied
+
+
+def test_where_a_file_system_locks_no_folders_the_file_of_the_driver_decides(folder, monkeypatch):
+    real = fcntl.flock
+
+    def flock(handle, kind):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(handle, kind)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert not is_driven(folder)
+    with driver_lock(folder):
+        assert is_driven(folder)
+        with pytest.raises(RecordError, match="drives"), driver_lock(folder):
+            pytest.fail("two at a time")
+    with undriven(folder):
+        pass
 
 
 def test_a_sweep_whose_deletion_has_begun_is_not_driven(folder):
