@@ -123,7 +123,7 @@ class InputFormat:
             raise DataError(
                 f"Expected an array of shape (rows, {list_names(self.raw.shape)}), got columns ({self.name})"
             )
-        read = {str(name): _normalise(pa.array(cells), str(name), where) for name, cells in columns.items()}
+        read = {str(name): _normalise(_as_arrow(str(name), cells), str(name), where) for name, cells in columns.items()}
         return self._encode_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
 
     def of_array(self, array: NDArray[Any], where: str = "the given array") -> NewRows:
@@ -239,6 +239,15 @@ def input_format(
     if features is None:
         return form
     return replace(form, features=open_features(features, RowKind.of(form._facts())).encoder.features)
+
+
+def _as_arrow(name: str, cells: Any) -> pa.Array:
+    """Return the cells of a column; objects that are missing in pandas, NaN too, are missing."""
+    try:
+        return pa.array(cells, from_pandas=getattr(getattr(cells, "dtype", None), "kind", "") == "O")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        why = str(error).partition("\n")[0]
+        raise DataError(f"Expected cells of one type in column {name!r} of the given rows: {why}") from None
 
 
 def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Table, dict[str, list[Any]]]:

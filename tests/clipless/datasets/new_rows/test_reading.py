@@ -89,6 +89,16 @@ def test_a_frame_is_encoded_like_a_file(form, options):
     assert torch.equal(form.of_columns(frame).x, form.read(options["source"]).x)
 
 
+def test_cells_that_pandas_calls_missing_are_missing(form, options):
+    """It reads them as NaN among texts."""
+    columns = {name: cells.to_numpy(dtype=object) for name, cells in pd.read_csv(options["source"], dtype=str).items()}
+    assert any(isinstance(cell, float) for cell in columns["kind"])
+    assert torch.equal(form.of_columns(columns, allow_unknown=True).x, form.read(options["source"]).x)
+    columns["ward"][1] = 7.5
+    with pytest.raises(DataError, match=r"Expected cells of one type in column 'ward' of the given rows: .*float"):
+        form.of_columns(columns)
+
+
 def test_one_row_alone_is_encoded_as_among_others(form, options):
     every = form.read(options["source"]).x
     frame = pd.read_csv(options["source"], dtype=str, keep_default_na=False)
