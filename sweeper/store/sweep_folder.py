@@ -66,7 +66,16 @@ class SweepFolder:
         self.is_first_of_copy = False  # whether nobody has driven that copy yet
 
     def drive(self, lock: DriverLock) -> None:
-        """Drive the sweep: the lock is told how far the records are, and tells what became of earlier ones."""
+        """Drive the sweep: the lock is told how far the records are, and tells what became of earlier ones.
+
+        Raises:
+            RecordError: the folder for its models is lacking, as in a copy of files alone, and cannot be made.
+        """
+        models = self.path / "models"
+        try:
+            models.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RecordError(f"Cannot make {models}: {error.strerror or error}; free space or check it") from error
         self._lock, self.lacks_rows, self.is_copy = lock, lock.rebooted, lock.copied
         self.is_first_of_copy = lock.is_first_of_copy
 

@@ -80,6 +80,7 @@ BOOKS = (NUMBER_NAME, ENDINGS_NAME)  # of a selection, which an ordinary sweep h
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."
 CUT = "it was cut off when the private selection ended"
+UNBEGUN = "its owner gave it up before a trial had begun"
 
 
 class SelectionWaitsError(SweeperError):
@@ -225,8 +226,16 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             return _surrender(hidden, (GIVEN_UP,), by_owner=True)
         public = public_folder(hidden)
         give_back(hidden)
+        _end_unbegun(public)
         remove(hidden.path)  # of one that has moved out, the mark may be gone before the folder is
         return public if public is not None and public.ledger.exists() else None
+
+
+def _end_unbegun(public: SweepFolder | None) -> None:
+    """Write that a selection of which nothing was drawn has ended, in a folder that was made beforehand."""
+    if public is None or public.ledger.exists() or not (public.path / MANIFEST_NAME).exists():
+        return
+    public.write_manifest(replace(public.read_manifest(), status=SweepStatus.STOPPED, reason=UNBEGUN))
 
 
 def _check_place(hidden: SweepFolder) -> None:

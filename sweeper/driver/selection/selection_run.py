@@ -139,6 +139,11 @@ def resume_selection(
         )
     if give_up and hidden is None:
         raise RecordError(f"Expected a private selection that waits, got {folder.path} (--give-up); leave it out")
+    if hidden is None and not folder.ledger.exists():
+        raise RecordError(
+            f"Expected a private selection that can go on, but no trial of {folder.path} had begun, and its hidden "
+            "folder is gone; delete it, and start another sweep"
+        )
     spec = manifest.read_spec()
     check_cluster(spec, options.cluster)
     if not give_up:

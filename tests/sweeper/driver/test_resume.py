@@ -182,6 +182,7 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
 
 def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):
     begun = begin(RANGES, trials=None, sampler="random", selection="private", selection_mean=5)
+    begun.folder.ledger.touch()
     begin.declare(RANGES | {"source": "another survey"})
     with pytest.raises(RecordError, match="public was"):
         resume_sweep(begun.folder.path)

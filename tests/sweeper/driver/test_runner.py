@@ -761,6 +761,17 @@ def test_a_copy_has_an_id_of_its_own_though_its_first_driver_failed_early(ended,
 
 
 @pytest.mark.usefixtures("bare")
+def test_a_copy_of_files_alone_gets_its_folder_for_models_back_before_anything_is_drawn(ended, monkeypatch):
+    """It trained, and failed at its end, however often it was resumed."""
+    shutil.rmtree(ended / "models")
+    there = []
+    train = fake_backend(lambda *_: there.append((ended / "models").is_dir()) or RunResult())
+    monkeypatch.setattr(driver, "open_backend", train)
+    assert resume(ended, trials=5).manifest().status is SweepStatus.COMPLETED
+    assert there == [True]
+
+
+@pytest.mark.usefixtures("bare")
 def test_a_copy_that_goes_on_has_runs_of_its_own_of_all_trials_that_have_ended_as_these_have(ended, monkeypatch):
     monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
     before = {trial.id: trial for trial in SweepFolder(ended).trials().values()}

@@ -12,7 +12,7 @@ from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver.options import Options
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.runner import resume_sweep, run_sweep
-from sweeper.driver.selection import private_run
+from sweeper.driver.selection import private_run, selection_run
 from sweeper.errors import RecordError
 from sweeper.papers.stated_spec import unlike_its_spec
 from sweeper.papers.verification import read_card, verify_papers
@@ -266,6 +266,47 @@ def test_what_is_put_back_of_a_winner_on_its_way_out_replaces_nothing_of_its_end
     after = {file.name: file.read_bytes() for file in public.path.iterdir() if file.is_file()}
     assert {name for name in before if after[name] != before[name]} <= {"driver.json"}
     assert not hidden.path.exists()
+
+
+@pytest.mark.usefixtures("bare", "whole")
+def test_a_selection_that_was_given_up_before_a_trial_has_ended(made, monkeypatch):
+    """Its folder said that it runs, and to resume it reserved from its account once more."""
+
+    class Killed(BaseException):
+        """Stands for a kill."""
+
+    def die(*_):
+        raise Killed
+
+    public, options = made
+    with monkeypatch.context() as patched:
+        patched.setattr(selection_run, "_select", die)
+        patched.setattr(SweepFolder, "write_manifest", _once_in(public.path, SweepFolder.write_manifest))
+        with pytest.raises(Killed):
+            run_sweep(Spec.from_mapping(SPEC), options)
+    assert public.read_manifest().status is SweepStatus.RUNNING
+    with pytest.raises(RecordError, match="had begun no trial"):
+        resume_sweep(public.path, give_up=True)
+    manifest = public.read_manifest()
+    assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, private_run.UNBEGUN)
+    with pytest.raises(RecordError, match="start another sweep"):
+        resume_sweep(public.path)
+    public.write_manifest(replace(manifest, status=SweepStatus.RUNNING))  # as an earlier version left it
+    with pytest.raises(RecordError, match=r"no trial of .* had begun, and its hidden folder is gone; delete it"):
+        resume_sweep(public.path)
+    assert not public.ledger.exists()
+
+
+def _once_in(path, write):
+    """Write the manifest of a folder once: who is killed says nothing at its end."""
+    written = []
+
+    def once(folder, manifest):
+        if folder.path != path or not written:
+            write(folder, manifest)
+        written.append(folder.path) if folder.path == path else None
+
+    return once
 
 
 @pytest.mark.usefixtures("bare", "whole")
