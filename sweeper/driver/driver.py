@@ -413,7 +413,7 @@ class SweepRun:
     def _finish(self, status: SweepStatus, reason: str) -> tuple[Front, Undelivered]:
         folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED
         try:
-            recorder.records.close(goes_on=cut)
+            recorder.records.close(goes_on=status is not SweepStatus.COMPLETED)
             self._troubles += [] if cut else troubles_of(recorder.spending.settle)
             front = recorder.front(tight=not cut)
             self._unwritten += write_results(folder, front)

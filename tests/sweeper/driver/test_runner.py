@@ -733,7 +733,10 @@ def test_sweeps_that_begin_at_one_moment_have_runs_of_their_own_and_find_them_ag
 
 
 @pytest.mark.usefixtures("bare")
-@pytest.mark.parametrize(("outcome", "goes_on"), [(INTERRUPTED, True), (RunResult(), False)])
+@pytest.mark.parametrize(
+    ("outcome", "goes_on"),
+    [(INTERRUPTED, True), (RunResult(RunEnding.OUT_OF_TIME, hours=1.0), True), (RunResult(), False)],
+)
 def test_models_are_removed_as_of_a_sweep_that_has_ended_or_one_that_goes_on_later(
     ended, monkeypatch, outcome, goes_on
 ):
