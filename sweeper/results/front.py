@@ -25,7 +25,6 @@ from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import ERROR_RULES, Objective, Point, Trial
 from sweeper.results.display import front_in_html, front_in_latex, front_in_words
-from sweeper.results.estimates import show_points
 from sweeper.results.exporters import Paper, draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
@@ -157,6 +156,8 @@ def later_points(folder: SweepFolder, front: Front) -> tuple[Point, ...]:
     Raises:
         RecordError: trials or points cannot be read.
     """
+    from sweeper.results.estimates import show_points  # imports SciPy, which few who read a front need
+
     known, trials = {point.key for point in front.points}, folder.trials()
     found = show_points(folder.points().values(), trials, front.stages)
     return tuple(point for point in found if point.key not in known and point.trial in trials)

@@ -60,7 +60,7 @@ class Picked:
         return lines_in_html(self._lines())
 
     def _lines(self) -> list[str]:
-        front = self.sweep._front_or_why()
+        front = _front_or_why(self.sweep)
         if isinstance(front, RecordError):  # its folder has gone since
             return point_in_words(self.point, self.trial.config, None)
         return picked_in_words(self.point, self.trial.config, front)
@@ -197,24 +197,13 @@ class Sweep:
     def __repr__(self) -> str:
         """Return what a terminal shows."""
         try:
-            return sweep_in_words(*self._shown())
+            return sweep_in_words(*_shown(self))
         except RecordError as error:
             return str(error)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return sweep_in_html(*self._shown())
-
-    def _shown(self) -> tuple[str, SweepStatus, str, Front | RecordError, Sequence[Point]]:
-        status, front = self.status, self._front_or_why()
-        later = later_points(self.folder, front) if isinstance(front, Front) and status is SweepStatus.LOST else ()
-        return str(self.directory), status, self.manifest().reason, front, later
-
-    def _front_or_why(self) -> Front | RecordError:
-        try:
-            return self.front()
-        except RecordError as error:
-            return error
+        return sweep_in_html(*_shown(self))
 
     @called_by_users()
     def front(self) -> Front:
@@ -332,6 +321,20 @@ class Sweep:
             return b""
         except OSError as error:
             raise RecordError(f"Cannot read {self.folder.ledger}: {error.strerror or error}") from error
+
+
+def _shown(sweep: Sweep) -> tuple[str, SweepStatus, str, Front | RecordError, Sequence[Point]]:
+    """Return what a sweep shows of itself: its folder, how it stands and why, its front, and what that lacks."""
+    status, front = sweep.status, _front_or_why(sweep)
+    later = later_points(sweep.folder, front) if isinstance(front, Front) and status is SweepStatus.LOST else ()
+    return str(sweep.directory), status, sweep.manifest().reason, front, later
+
+
+def _front_or_why(sweep: Sweep) -> Front | RecordError:
+    try:
+        return sweep.front()
+    except RecordError as error:
+        return error
 
 
 def folder_of(sweep: Sweep | str | Path) -> Path:
