@@ -108,12 +108,19 @@ def _box_muller(words_2P: Tensor, normals_2P: Tensor) -> None:
 
     A radius is made of 53 bits and below them the spare bits of both words, 75 in all and rounded to a double. Where
     the uniform number is small, radii made of 53 would lie further apart than what is released, and tell the sum.
+    Where it is near 1, its logarithm is that of what it lacks, which keeps its bits: rounded to a double, a uniform
+    number of 1 - 2^-31 would be off by 2^-39 of a deviation.
+
+    Guarantees:
+        Each normal is off by at most 2^-47 from that of its words in exact arithmetic.
     """
     first_2P = (words_2P & (2**_MANTISSA_BITS - 1)).double()
     spare_2P = (words_2P >> _MANTISSA_BITS) & (2**_SPARE_BITS - 1)
     last_P = ((spare_2P[0] << _SPARE_BITS) + spare_2P[1] + 1).double().mul_(2.0 ** (-2 * _SPARE_BITS))  # in (0, 1]
+    lack_P = (2.0**_MANTISSA_BITS - 1.0 - first_2P[0]).add_(1.0 - last_P).mul_(2.0**-_MANTISSA_BITS)  # of 1, to a bit
     uniform_P = first_2P[0].add_(last_P).mul_(2.0**-_MANTISSA_BITS)  # in (0, 1]
-    radius_P, angle_P = uniform_P.log_().mul_(-2.0).sqrt_(), first_2P[1].mul_(tau * 2.0**-_MANTISSA_BITS)
+    logarithm_P = torch.where(lack_P < 0.5, lack_P.neg().log1p_(), uniform_P.log_())
+    radius_P, angle_P = logarithm_P.mul_(-2.0).sqrt_(), first_2P[1].mul_(tau * 2.0**-_MANTISSA_BITS)
     torch.mul(radius_P, angle_P.cos(), out=normals_2P[0])
     torch.mul(radius_P, angle_P.sin(), out=normals_2P[1])
 

@@ -111,12 +111,12 @@ def test_as_many_float64_normals_come_as_were_asked_for(count):
     assert drawn.isfinite().all()
 
 
-@pytest.mark.parametrize("smaller", [0, 20, 39])
-def test_a_computed_normal_is_off_by_no_more_than_the_guarantee_allows(smaller):
-    """Against 60 digits; of uniform numbers that are smaller by so many bits."""
+@pytest.mark.parametrize(("smaller", "nearer"), [(0, 0), (20, 0), (39, 0), (0, 1), (0, 16), (0, 31), (0, 53)])
+def test_a_computed_normal_is_off_by_no_more_than_the_guarantee_allows(smaller, nearer):
+    """Against 60 digits; of uniform numbers that are smaller, or nearer to 1, by so many bits."""
     words_2P = SecureSource().words(2 * 150, "cpu", Purpose.NOISE).view(2, 150)
     low = 2**53 - 1
-    words_2P[0] = (words_2P[0] & ~low) | ((words_2P[0] & low) >> smaller)
+    words_2P[0] = (words_2P[0] & ~low) | ((words_2P[0] & low) >> smaller) | (low & ~(low >> nearer))
     normals_2P = torch.empty(2, 150, dtype=torch.float64)
     _box_muller(words_2P, normals_2P)
     with mpmath.workdps(60):
