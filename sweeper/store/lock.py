@@ -94,10 +94,9 @@ def driver_lock(folder: Path, *, looks: bool = False) -> Iterator[DriverLock]:
     Guarantees:
         There is one driver, though the driver's file is removed while it drives: the folder itself is held too, where
         its file system can. A sweep that a killed deletion has left without its ledger is never resumed as if nothing
-        had been spent. A
-        copy is known by what it cannot keep, the inode of the driver's file and when that was last changed, which the
-        system alone sets, and records that were put back without that file by their sizes. A snapshot of a whole file
-        system that is rolled back keeps all of these.
+        had been spent. A copy is known by what it cannot keep, the inode of the driver's file and when that was last
+        changed, which the system alone sets, and records that were put back without that file by their sizes. A
+        snapshot of a whole file system that is rolled back keeps all of these.
     """
     path = folder / NAME
     is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
