@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -19,7 +20,8 @@ from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
 from sweeper.papers.registry_record import registry_schema
 from sweeper.planning.configurations import find_plannable, plan_configuration
-from sweeper.planning.make import make_score_noise, make_sweep_plan
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.make import make_score_noise
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.card.content import card_schema
 from sweeper.records import RehearsalSource, TrialStatus
@@ -166,6 +168,11 @@ def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more
     return TrialRun(**given | more)
 
 
+def plan_sweep(spec: Spec, data: Dataset, data_dir: Path | None = None, **kept: Any) -> SweepPlan:
+    """Plan the sweep of a spec as its user wrote it."""
+    return LoadedSpec(spec=spec, data=data, data_dir=data_dir).plan(**kept)
+
+
 def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:
     """Make a search that proposes nothing."""
     journal = None if folder is None else folder.proposals
@@ -174,7 +181,7 @@ def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:
 
 def make_recorder(spec: Spec, data: Dataset, folder: SweepFolder, tracker: FakeTracker | None = None) -> Recorder:
     """Make the recorder of a sweep on this data."""
-    return Recorder(make_sweep_plan(spec, data), folder, tracker or FakeTracker(), make_search(spec, folder))
+    return Recorder(plan_sweep(spec, data), folder, tracker or FakeTracker(), make_search(spec, folder))
 
 
 def begin(recorder: Recorder, plan_row: PlanRow, trial: str = "t0001", config: Mapping[str, Any] | None = None) -> None:

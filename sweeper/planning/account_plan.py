@@ -26,7 +26,7 @@ from sweeper.account.rules import Reservation
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import ESTIMATED_CONFIGURATIONS, find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
-from sweeper.privacy.claims import AccountClaim, Claim
+from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.pricing import price
 from sweeper.specification.addresses import find_account
 from sweeper.specification.fields.messages import mistake
@@ -74,17 +74,18 @@ def plan_account(plan: SweepPlan, data: Dataset, splitting: Splitting) -> Planne
     )
 
 
-def state_account(claim: Claim, planned: PlannedAccount | None) -> Claim:
-    """Return the claim with what holds for this sweep and all others on the same rows together.
+def state_account(plan: SweepPlan) -> SweepPlan:
+    """Return the plan with a claim of what holds for this sweep and all others on the same rows together.
 
     Raises:
         RecordError: there is no such account, or its store cannot be read.
     """
+    claim, planned = plan.claim, plan.account
     if planned is None:
-        return replace(claim, conditions=(*claim.conditions, NO_ACCOUNT))
+        return replace(plan, claim=replace(claim, conditions=(*claim.conditions, NO_ACCOUNT)))
     balance = Account(planned.address).balance()
     account = AccountClaim(planned.address.name, balance.epsilon, balance.delta)
-    return replace(claim, conditions=(*claim.conditions, account.condition), account=account)
+    return replace(plan, claim=replace(claim, conditions=(*claim.conditions, account.condition), account=account))
 
 
 def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:

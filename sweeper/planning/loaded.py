@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import clipless
 from clipless.datasets import Dataset
+from sweeper.planning.account_plan import state_account
+from sweeper.planning.defaults import complete
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.spending import Spending
@@ -42,8 +44,14 @@ class LoadedSpec:
         return self.spec.data_options(self.data_dir)
 
     def plan(self, *, spending: Spending | None = None, score_noise: tuple[float, float] | None = None) -> SweepPlan:
-        """Return the plan of its sweep; arguments, errors as `make_sweep_plan`."""
-        return make_sweep_plan(self.spec, self.data, self.data_dir, spending=spending, score_noise=score_noise)
+        """Return the plan of its sweep, what it leaves to its data chosen and its account stated.
+
+        Arguments and errors as of `make_sweep_plan`, `complete` and `state_account`.
+        """
+        completed = complete(self.spec, self.data)
+        return state_account(
+            make_sweep_plan(completed, self.data, self.data_dir, spending=spending, score_noise=score_noise)
+        )
 
     def with_values(self, given: Mapping[str, Any]) -> Self:
         """Return the spec with other values by dotted name, which do not change its data.

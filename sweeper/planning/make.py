@@ -1,6 +1,5 @@
 """Making the plan of a sweep: the only place that cuts a budget, gives scores their noise and states the claim."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +11,10 @@ from clipless.datasets.splits import Splitting
 from clipless.datasets.tables.table import CATEGORY_CHANGES
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
-from sweeper.errors import SpecError, SweeperError
-from sweeper.planning.account_plan import check_paid, plan_account, state_account
+from sweeper.errors import SpecError
+from sweeper.planning.account_plan import check_paid, plan_account
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
-from sweeper.planning.defaults import complete
+from sweeper.planning.defaults import CompletedSpec
 from sweeper.planning.prior import prior_facts
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
@@ -34,7 +33,6 @@ from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE, SKETCH
 from sweeper.specification.settings import AUTO
 from sweeper.specification.spec import Spec, chosen_by_results
 from sweeper.specification.stages import LOW_SHARE, SPARE_EPOCHS
-from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.settings import TrialSettings
@@ -46,17 +44,17 @@ CONFIDENCE_WIDTH = 1.96  # standard deviations
 
 
 def make_sweep_plan(
-    spec: Spec,
+    completed: CompletedSpec,
     data: Dataset,
     data_dir: Path | None = None,
     *,
     spending: Spending | None = None,
     score_noise: tuple[float, float] | None = None,
 ) -> SweepPlan:
-    """Return the plan of a sweep.
+    """Return the plan of a sweep; no file is read for it, and no account.
 
     Args:
-        spec: what its user wrote; what it leaves to the data is chosen first.
+        completed: its spec, with all that it leaves to the data chosen.
         data: of which shapes, numbers of rows and declarations are looked at, and labels of public rows.
         data_dir: where the data were looked for.
         spending: as it was cut when the sweep began, for one that resumes.
@@ -66,8 +64,7 @@ def make_sweep_plan(
         SpecError: the spec does not fit the data, or its budget cannot be cut as it asks.
         clipless.errors.CliplessError: no configuration can be planned, or no noise meets the budget.
     """
-    completed = complete(spec, data)
-    written, spec = spec, completed.spec
+    spec = completed.spec
     _check_against(spec, data)
     request = _request(spec, data, score_noise)
     shared = _share(spec, request.noise)
@@ -78,10 +75,7 @@ def make_sweep_plan(
     plan = plan_of_records(spec, make_claim(spec, data, shared, spending), spending)
     chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
     plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
-    plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
-
-    account = plan_account(plan, data, _splitting(spec, plan))
-    plan = replace(plan, account=account, claim=state_account(plan.claim, account))
+    plan = replace(plan, account=plan_account(plan, data, _splitting(spec, plan)))
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
@@ -385,14 +379,5 @@ def _record(spec: Spec) -> RecordedSpec:
         overrides=dict(spec.overrides),
         digest=spec.digest(),
         source=spec.source,
-        text=spec.to_yaml(),
+        text=spec.text,
     )
-
-
-def _text_of(written: Spec, completed: Spec) -> str:
-    """Return the text of the spec's file, comments and all, if that is what is run; its values otherwise."""
-    with contextlib.suppress(OSError, ValueError, SweeperError):
-        text = Path(written.source).read_text(encoding="utf-8")
-        if Spec.from_mapping(parse_mapping(text, written.source), written.source).digest() == completed.digest():
-            return text
-    return completed.to_yaml()

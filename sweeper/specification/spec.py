@@ -54,7 +54,7 @@ from sweeper.specification.settings import (
     TrainingSettings,
 )
 from sweeper.specification.stages import StagePlan, default_plans, plans_of_both_ends, stage_plans
-from sweeper.specification.yaml_file import read_mapping
+from sweeper.specification.yaml_file import parse_mapping, read_text
 
 DEFAULT_TRIALS = 16
 
@@ -77,6 +77,7 @@ class Spec(Section):
     _source: str = PrivateAttr("the spec")
     _overrides: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     _left_out: tuple[str, ...] = PrivateAttr(())
+    _text: str | None = PrivateAttr(None)
 
     @classmethod
     def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Spec":
@@ -90,8 +91,11 @@ class Spec(Section):
         Raises:
             SpecError: unreadable, or mistakes in it, each in one sentence.
         """
-        content = with_values(read_mapping(Path(path)), overrides or {})
-        return cls.from_mapping(content, str(path), overrides)
+        text = read_text(Path(path))
+        content = with_values(parse_mapping(text, str(path)), overrides or {})
+        spec = cls.from_mapping(content, str(path), overrides)
+        spec._text = None if overrides else text
+        return spec
 
     @classmethod
     def from_mapping(
@@ -164,6 +168,11 @@ class Spec(Section):
     def overrides(self) -> Mapping[str, Any]:
         """The values that were set beside the source, by dotted name; ``None`` where one was left out."""
         return self._overrides
+
+    @property
+    def text(self) -> str:
+        """The YAML file that says just this, comments and all, if it was read from one; `to_yaml` otherwise."""
+        return self.to_yaml() if self._text is None else self._text
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -313,6 +322,8 @@ class Spec(Section):
         Raises:
             SpecError: the changed spec is not valid.
         """
+        if not given:
+            return self
         return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
 
     def to_plain(self) -> dict[str, Any]:

@@ -80,6 +80,15 @@ def read_mapping(path: Path) -> dict[str, Any]:
     Raises:
         SpecError: unreadable, oversized, not UTF-8, not YAML, or not a mapping.
     """
+    return parse_mapping(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Return the text that the file holds.
+
+    Raises:
+        SpecError: unreadable, oversized, or not UTF-8.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -89,11 +98,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if len(raw) > MAX_BYTES:
         raise SpecError(f"Expected at most {MAX_BYTES} bytes of YAML, {path} is larger; is it a spec?")
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         where = f"offset {error.start} of {path}"
         raise SpecError(f"Expected UTF-8 text, got other bytes at {where}; save it as UTF-8") from error
-    return parse_mapping(text, str(path))
 
 
 def parse_mapping(text: str, source: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from sweeper.driver import rehearsals as module
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.slots import Slots
@@ -24,6 +23,7 @@ from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
+from tests.factories import plan_sweep
 
 from ...factories import FakeTracker
 from ..in_process import fake_backend
@@ -136,11 +136,11 @@ def test_progress_ranks_what_has_been_shown_so_far(spec, tmp_path, plan):
 @pytest.mark.long
 def test_configurations_to_try_first_are_rehearsed_and_trained_only_if_they_win(spec, digits):
     first = spec.with_search(first=[{"training": {"learning_rate": 0.001}}])
-    plan = make_sweep_plan(first, digits)
+    plan = plan_sweep(first, digits)
     assert plan.enqueued == ()
     assert sample(plan.shared.space, 1) == [{"training.learning_rate": 0.001}]
     trained = first.with_search(rehearse=False)
-    assert make_sweep_plan(trained, digits).enqueued == ({"training.learning_rate": 0.001},)
+    assert plan_sweep(trained, digits).enqueued == ({"training.learning_rate": 0.001},)
 
 
 def test_a_configuration_that_failed_on_one_half_is_not_taken(spec, tmp_path, plan):

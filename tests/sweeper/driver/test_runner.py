@@ -39,7 +39,6 @@ from sweeper.driver.resume import resume_plan
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.planning.loaded import LoadedSpec
-from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import EXTENDED
@@ -59,7 +58,7 @@ from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import model_metrics
 from sweeper.tracking.outbox import stored_rows
-from tests.factories import make_spec, small_content
+from tests.factories import make_spec, plan_sweep, small_content
 
 from ..in_process import fake_backend
 
@@ -908,7 +907,7 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_is_written(tmp_path, 
         run(spec, Options(out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert find_lack_of_gpus(make_sweep_plan(spec, clipless.datasets.load("digits"))) == ""
+    assert find_lack_of_gpus(plan_sweep(spec, clipless.datasets.load("digits"))) == ""
 
 
 def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):

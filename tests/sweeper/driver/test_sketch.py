@@ -17,13 +17,13 @@ from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.runner import resume, run
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.errors import RecordError, SpecError
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.sketch_file import read_sketch
 from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
+from tests.factories import plan_sweep
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ class Begun:
     """A sweep whose budget is in its ledger."""
 
     def __init__(self, spec, data, path):
-        self.plan, self.data, self.folder = make_sweep_plan(spec, data), data, SweepFolder(path)
+        self.plan, self.data, self.folder = plan_sweep(spec, data), data, SweepFolder(path)
         self.spending = SpendingRecord(self.folder, self.plan)
         self.spending.enter_budget()
 
@@ -227,4 +227,4 @@ def test_images_have_no_sketch(content, digits):
     content["search"] = {"rehearse": "sketch", "trials": 3}
     content["training"] |= {"learning_rate": {"log": [0.001, 0.1]}}
     with pytest.raises(SpecError, match=r"rows of one dimension.*\(digits\); set search\.rehearse: false"):
-        make_sweep_plan(Spec.from_mapping(content), digits)
+        plan_sweep(Spec.from_mapping(content), digits)

@@ -19,10 +19,10 @@ from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import RecordError, SpecError
-from sweeper.planning.make import make_sweep_plan
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME
+from tests.factories import plan_sweep
 
 pytestmark = pytest.mark.usefixtures("in_process", "bare", "untracked")
 
@@ -183,5 +183,5 @@ def test_features_are_rehearsed_on_a_sketch_only_where_that_is_asked_for(texts):
     budget = {"epsilon": None, "sweep_epsilon": 4.0}
     assert texts(privacy=budget, search={"trials": None}).sketch_share == 0
     asked = texts(privacy=budget, search={"rehearse": "sketch", "trials": 4})
-    plan = make_sweep_plan(asked, clipless.datasets.load(**asked.data_options()))
+    plan = plan_sweep(asked, clipless.datasets.load(**asked.data_options()))
     assert plan.spending.sketch is not None

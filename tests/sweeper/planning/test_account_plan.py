@@ -11,9 +11,11 @@ from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
-from sweeper.errors import AccountError
-from sweeper.planning.account_plan import make_reservation
+from sweeper.errors import AccountError, RecordError
+from sweeper.planning.account_plan import make_reservation, state_account
+from sweeper.planning.defaults import complete
 from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.make import make_sweep_plan
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from tests.sweeper.account.accounts import begin_quickly
@@ -115,3 +117,20 @@ def test_a_split_that_the_ranges_file_declares_is_that_of_the_account(reserve):
     by_side = reserve("first", shuffled(MARKS, 2), **COLUMN)
     said = "splits: {column: more, train: [train], validation: [validation], test: [test]}"
     assert reserve("second", shuffled(MARKS, 2), ranges_say=said, unit="row") == by_side
+
+
+def test_a_plan_is_made_without_its_account_and_stated_with_it(tmp_path, digits):
+    content = {
+        "name": "digits",
+        "data": {"name": "digits"},
+        "model": {"architecture": "mlp", "width": 8},
+        "training": {"epochs": 1, "batch_size": 256},
+        "privacy": {"delta": 1e-4, "epsilon": 1.0, "account": "nowhere.db#team"},
+        "search": {"trials": 1},
+    }
+    spec = Spec.from_mapping(content, str(tmp_path / "digits.yaml"))
+    plan = make_sweep_plan(complete(spec, digits), digits)
+    assert plan.account.address.name == "team"
+    assert plan.claim.account is None
+    with pytest.raises(RecordError, match=r"nowhere\.db"):
+        state_account(plan)

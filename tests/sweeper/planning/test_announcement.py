@@ -10,14 +10,14 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli.check_tables import render_check
 from sweeper.planning import make
 from sweeper.planning.check import count_trials
-from sweeper.planning.make import make_sweep_plan, state_resumed
+from sweeper.planning.make import state_resumed
 from sweeper.planning.preview import preview
 from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.pricing import price
 from sweeper.privacy.spending import Resumed
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
-from tests.factories import plan_first_configuration, small_content
+from tests.factories import plan_first_configuration, plan_sweep, small_content
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def within(spec):
 
 
 def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digits):
-    plan = make_sweep_plan(within, digits)
+    plan = plan_sweep(within, digits)
     budget, said = plan.spending, plan.announcement
     assert f"epsilon {round_up(budget.price)} at delta 0.0001, for the search and every model, however results" in said
     assert "It is fixed before any row is read, for 4 + 1 + 1 trials." in said
@@ -46,7 +46,7 @@ def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digit
 
 def test_what_is_rehearsed_and_what_is_trained_is_said_before_anything_is_done(within, digits):
     search = within.to_plain()["search"] | {"rehearse": True, "trials": 10}
-    plan = make_sweep_plan(Spec.from_mapping(within.to_plain() | {"search": search}, "digits.yaml"), digits)
+    plan = plan_sweep(Spec.from_mapping(within.to_plain() | {"search": search}, "digits.yaml"), digits)
     assert plan.announcement.endswith("It rehearses 10 configurations on public rows, then trains 1 trial.")
     said = "10 configurations to rehearse on public rows (search.trials), then 1 trial (privacy.finals)"
     assert count_trials(plan) == said
@@ -57,14 +57,14 @@ def test_a_price_that_scores_make_infinite_says_so(noise, told):
     privacy = {"epsilon": 3.0, "delta": 1e-4, "score_noise": noise}
     content = small_content(privacy=privacy, data={"evaluation": "private"}, search={"trials": 1})
     spec = Spec.from_mapping(content)
-    said = make_sweep_plan(spec, clipless.datasets.load(**spec.data_options(None))).announcement
+    said = plan_sweep(spec, clipless.datasets.load(**spec.data_options(None))).announcement
     assert ("epsilon inf" in said) == told
     assert said.endswith("make it infinite, whatever a training costs: raise privacy.score_noise.") == told
 
 
 def test_a_filter_states_its_budget(spec, digits):
     privacy = {"sweep_epsilon": 4, "delta": 1e-4, "noise_multiplier": 4.0, "accounting": "filter"}
-    said = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"privacy": privacy}), digits).announcement
+    said = plan_sweep(Spec.from_mapping(spec.to_plain() | {"privacy": privacy}), digits).announcement
     assert "Price: epsilon 4 at delta 0.0001, for the search and every model" in said
 
 
@@ -77,7 +77,7 @@ def test_a_filter_states_its_budget(spec, digits):
 )
 def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(trials, of, spec, digits):
     search = spec.to_plain()["search"] | {"trials": trials}
-    plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"search": search}), digits)
+    plan = plan_sweep(Spec.from_mapping(spec.to_plain() | {"search": search}), digits)
     event, said = plan_first_configuration(plan, digits).event(), plan.announcement
     total = round_up(price([event] * trials, 1e-4, tight=True).epsilon)
     assert f"about epsilon {total} at delta 0.0001, for the search and every model: {of} the first" in said
@@ -111,7 +111,7 @@ def test_a_price_is_called_unproven_exactly_where_proposals_that_learn_choose_wh
     content["search"] |= {"sampler": "tpe"}
     for section, values in changes.items():
         content[section] = {k: v for k, v in (content[section] | values).items() if v is not None}
-    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    plan = plan_sweep(Spec.from_mapping(content), digits)
     Console().print(render_check(plan, digits, preview(plan, digits)), soft_wrap=True)
     said = f"but they choose {chosen}; fix {chosen}, or set privacy.sweep_epsilon."
     for shown in (plan.announcement, " ".join(capsys.readouterr().out.split())):
@@ -121,7 +121,7 @@ def test_a_price_is_called_unproven_exactly_where_proposals_that_learn_choose_wh
 
 def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):
     monkeypatch.setattr(make, "plan_first", lambda *_: [])
-    assert make_sweep_plan(spec, digits).announcement.endswith("none of its first configurations can be planned.")
+    assert plan_sweep(spec, digits).announcement.endswith("none of its first configurations can be planned.")
 
 
 def resumed(charged, planned=None, *, begun=0, left=0, again=0, **scores):
@@ -132,7 +132,7 @@ def resumed(charged, planned=None, *, begun=0, left=0, again=0, **scores):
 
 
 def test_a_sweep_that_goes_on_states_what_is_spent_and_what_is_to_come(spec, digits, event):
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     one = plan_first_configuration(plan, digits).event()
     spent, planned = [event] * 12, [event] * 13
     said = state_resumed(plan, digits, resumed(spent, planned, begun=2, left=3, again=9)).announcement
@@ -151,7 +151,7 @@ def test_a_sweep_that_goes_on_states_what_is_spent_and_what_is_to_come(spec, dig
 
 def test_a_sweep_that_goes_on_is_never_said_to_cost_less_than_it_has_spent(spec, digits, event):
     """Whatever is expected of the trials that go on."""
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     said = state_resumed(plan, digits, resumed([event] * 5, [event], begun=1)).announcement
     already = round_up(price([event] * 5, 1e-4, tight=True).epsilon)
     assert f"about epsilon {already} at" in said
@@ -161,7 +161,7 @@ def test_a_sweep_that_goes_on_is_never_said_to_cost_less_than_it_has_spent(spec,
 
 
 def test_what_many_different_trainings_have_spent_is_an_upper_bound(spec, digits, event):
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     for count, tight in ((16, True), (17, False)):
         spent = [replace(event, steps=event.steps + i) for i in range(count)]
         said = state_resumed(plan, digits, resumed(spent)).announcement
@@ -169,14 +169,14 @@ def test_what_many_different_trainings_have_spent_is_an_upper_bound(spec, digits
 
 
 def test_a_sweep_with_nothing_left_to_train_states_what_is_spent(spec, digits, event):
-    said = state_resumed(make_sweep_plan(spec, digits), digits, resumed([event] * 2, again=1)).announcement
+    said = state_resumed(plan_sweep(spec, digits), digits, resumed([event] * 2, again=1)).announcement
     already = round_up(price([event] * 2, 1e-4, tight=True).epsilon)
     assert said.endswith(
         f"Price: epsilon {already} at delta 0.0001, for the search and every model, all of it spent already (2 attempts "
         "at 1 trial). Each further trial adds to it."
     )
     stands = replace(resumed([event] * 2), scores_test=True)
-    more = state_resumed(make_sweep_plan(spec, digits), digits, stands).announcement
+    more = state_resumed(plan_sweep(spec, digits), digits, stands).announcement
     assert f"Price: at least epsilon {already} at" in more
     assert "all of it spent already (2 trials); scores of test rows may add to it. Each further trial" in more
 
@@ -184,7 +184,7 @@ def test_a_sweep_with_nothing_left_to_train_states_what_is_spent(spec, digits, e
 def test_a_sweep_that_goes_on_with_trials_that_cannot_be_estimated_states_what_is_spent(
     spec, digits, event, monkeypatch
 ):
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     monkeypatch.setattr(make, "plan_first", lambda *_: [])
     said = state_resumed(plan, digits, resumed([event], left=5)).announcement
     already = round_up(price([event], 1e-4).epsilon)
@@ -199,7 +199,7 @@ def test_scores_that_are_spent_are_in_the_price_of_a_sweep_that_goes_on(event):
     content = small_content(privacy=privacy, data={"evaluation": "private"}, search={"trials": 1})
     spec = Spec.from_mapping(content)
     data = clipless.datasets.load(**spec.data_options(None))
-    plan, scores = make_sweep_plan(spec, data), [scores_event(1.0, 40, event.relation)]
+    plan, scores = plan_sweep(spec, data), [scores_event(1.0, 40, event.relation)]
     to_come = plan.shared.noise.paid(plan_first_configuration(plan, data).epochs).event
     said = state_resumed(plan, data, resumed([], left=1, validation=scores)).announcement
     total = price([*scores, to_come], 1e-4, tight=True).epsilon
@@ -217,26 +217,26 @@ def test_scores_that_are_spent_are_in_the_price_of_a_sweep_that_goes_on(event):
     ids=["slots", "filter", "winner"],
 )
 def test_a_price_that_is_fixed_stays_when_a_sweep_goes_on(spec, digits, event, changes):
-    plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | changes), digits)
+    plan = plan_sweep(Spec.from_mapping(spec.to_plain() | changes), digits)
     assert state_resumed(plan, digits, resumed([event] * 9, left=3)).announcement == plan.announcement
 
 
 def test_a_sweep_that_has_spent_nothing_states_what_it_began_with(spec, digits):
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     assert state_resumed(plan, digits, resumed([], left=6)).announcement == plan.announcement
 
 
 def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_trials(spec, digits):
     search = {"sampler": "random", "selection": "private", "selection_mean": 7}
     selecting = Spec.from_mapping(spec.to_plain() | {"search": search}, "digits.yaml")
-    said = make_sweep_plan(selecting, digits).announcement
+    said = plan_sweep(selecting, digits).announcement
     assert "for the winner and nothing else. It is fixed" in said
     assert "7" not in said.partition("epsilon")[0]
 
 
 @pytest.mark.long
 def test_other_cuts_cost_what_they_say(within, digits):
-    budget = make_sweep_plan(within, digits).spending
+    budget = plan_sweep(within, digits).spending
     cuts = budget.other_cuts()
     half, twice, larger = cuts.values()
     assert list(cuts)[-1] == "sweep_epsilon: 8"
@@ -254,7 +254,7 @@ def test_other_cuts_cost_what_they_say(within, digits):
 
 def test_one_stage_has_no_explorers_to_give_more(within, digits):
     alone = within.with_search(trials=1)
-    assert list(make_sweep_plan(alone, digits).spending.other_cuts()) == ["sweep_epsilon: 8"]
+    assert list(plan_sweep(alone, digits).spending.other_cuts()) == ["sweep_epsilon: 8"]
 
 
 def test_a_sweep_that_may_train_without_noise_is_said_to_cost_infinity(spec, digits):
@@ -262,14 +262,12 @@ def test_a_sweep_that_may_train_without_noise_is_said_to_cost_infinity(spec, dig
     content["training"]["method"] = ["clipless", "non-private"]
     for seed in range(6):  # whatever the first two proposals are
         content["search"] |= {"seed": seed, "trials": 2, "first": []}
-        assert "epsilon inf" in make_sweep_plan(Spec.from_mapping(content), digits).announcement
+        assert "epsilon inf" in plan_sweep(Spec.from_mapping(content), digits).announcement
 
 
 def test_the_estimate_looks_at_the_ends_of_what_trials_cost(spec, digits):
     content = spec.to_plain()
     content["training"]["batch_size"] = {"int": [100, 500]}
-    plan = make_sweep_plan(Spec.from_mapping(content), digits)
-    dearest = make_sweep_plan(
-        Spec.from_mapping(content | {"training": content["training"] | {"batch_size": 500}}), digits
-    )
+    plan = plan_sweep(Spec.from_mapping(content), digits)
+    dearest = plan_sweep(Spec.from_mapping(content | {"training": content["training"] | {"batch_size": 500}}), digits)
     assert plan.announcement.split(" at delta")[0] == dearest.announcement.split(" at delta")[0]

@@ -15,12 +15,11 @@ from sweeper.account.owner import open_account
 from sweeper.cli.check_tables import render_check
 from sweeper.cli.commands.specs import check
 from sweeper.errors import SweeperError
-from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_privacy, find_lack_of_signal, find_loose_bounds
 from sweeper.privacy.baselines import Baselines
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
-from tests.factories import small_content
+from tests.factories import plan_sweep, small_content
 from tests.sweeper.account.accounts import begin_quickly
 
 
@@ -59,7 +58,7 @@ def test_where_nearly_all_rows_are_of_one_class_other_objectives_are_advised():
 )
 def test_a_sensitivity_fraction_is_advised_where_bounds_are_loose(architecture, fraction, said):
     content = small_content(model={"architecture": architecture}, training=fraction)
-    plan = make_sweep_plan(Spec.from_mapping(content), clipless.datasets.load("digits"))
+    plan = plan_sweep(Spec.from_mapping(content), clipless.datasets.load("digits"))
     assert find_loose_bounds(plan).startswith(said)
     assert bool(find_loose_bounds(plan)) == bool(said)
 

@@ -17,13 +17,12 @@ from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.planning.defaults import complete
 from sweeper.planning.loaded import LoadedSpec
-from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.specification.fields.nested import leaves
 from sweeper.specification.left_out import PublicNumbers, default_batch_sizes, default_delta, find_defaults
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from tests.factories import set_key
+from tests.factories import plan_sweep, set_key
 
 THREE_LINES = {
     "name": "patients",
@@ -180,7 +179,7 @@ def test_candidates_of_a_private_selection_get_one_value_for_what_they_spend(tab
     assert isinstance(completed.training.batch_size, int)
     assert completed.model.standardise is False
     assert completed.search.first == ()
-    assert make_sweep_plan(spec, data).spending.selection is not None
+    assert plan_sweep(spec, data).spending.selection is not None
 
 
 @pytest.mark.long
@@ -190,7 +189,7 @@ def test_three_lines_run_and_resume_as_they_began(table, tmp_path):
     ended = run_sweep(spec, Options(out=tmp_path / "out"))
     folder = SweepFolder(ended.sweep.directory)
     recorded = folder.read_manifest().read_spec()
-    began, again = make_sweep_plan(spec, data), resume_plan(folder, LoadedSpec(spec=recorded, data=data))
+    began, again = plan_sweep(spec, data), resume_plan(folder, LoadedSpec(spec=recorded, data=data))
     assert ended.front.points
     assert recorded.left_out == ()
     assert recorded.to_plain() == Spec.from_yaml(folder.spec).to_plain() == complete(spec, data).spec.to_plain()
@@ -207,7 +206,7 @@ def test_check_shows_what_was_chosen_and_why(table, capsys):
     from sweeper.cli.tables import print_view
 
     spec, data = table()
-    plan = make_sweep_plan(spec, data)
+    plan = plan_sweep(spec, data)
     print_view(render_check(plan, data, preview(plan, data)))
     shown = capsys.readouterr().out
     assert "chosen for you" in shown

@@ -12,10 +12,9 @@ from sweeper.errors import SpecError
 from sweeper.planning import estimate as module
 from sweeper.planning import preview as previewing
 from sweeper.planning.estimate import Estimate, estimate, in_words
-from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview, preview_architectures
 from sweeper.specification.spec import Spec
-from tests.factories import small_content
+from tests.factories import plan_sweep, small_content
 
 SPEC = small_content(
     training={"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}}, search={"trials": 6, "repeats": 2}
@@ -42,7 +41,7 @@ def unreadable(split):
 
 
 def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch):
-    plan, fitted = make_sweep_plan(Spec.from_mapping(SPEC), digits), []
+    plan, fitted = plan_sweep(Spec.from_mapping(SPEC), digits), []
     previews = preview(plan, digits, 2)
     closed = replace(digits)
     for name in ("train", "validation", "test"):
@@ -66,7 +65,7 @@ def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch)
 
 
 def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
-    plan = make_sweep_plan(Spec.from_mapping(SPEC), digits)
+    plan = plan_sweep(Spec.from_mapping(SPEC), digits)
     monkeypatch.setattr(module, "_step_seconds", lambda *_: 0.5)
     monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 3.0))
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
@@ -86,7 +85,7 @@ def test_a_rehearsal_takes_as_many_steps_as_a_trial_on_smaller_batches(rehearse,
         "privacy": {"delta": 1e-4, "sweep_epsilon": 3.0},
         "search": {"objectives": ["epsilon", "accuracy"], "trials": 3, "rehearse": rehearse},
     }
-    plan, batches = make_sweep_plan(Spec.from_mapping(content), data), []
+    plan, batches = plan_sweep(Spec.from_mapping(content), data), []
     monkeypatch.setattr(module, "_step_seconds", lambda config, _: batches.append(config.training.batch_size) or 0.5)
     monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 0.0))
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
@@ -119,12 +118,12 @@ def test_every_kind_of_training_is_measured(changes):
     training = SPEC["training"] | changes.get("training", {})
     spec = Spec.from_mapping(SPEC | changes | {"training": training})
     data = clipless.datasets.load(**spec.data_options())
-    plan = make_sweep_plan(spec, data)
+    plan = plan_sweep(spec, data)
     assert estimate(plan, data, preview(plan, data)).seconds > 0
 
 
 def test_fixed_features_are_counted_for_every_row_that_is_trained_on_or_scored(digits, monkeypatch):
-    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": SCATTERING}), digits)
+    plan = plan_sweep(Spec.from_mapping(SPEC | {"model": SCATTERING}), digits)
     (one,) = preview(plan, digits)
     monkeypatch.setattr(module, "_seconds", lambda work: work() is None or 1.0)
     rows = (len(digits.train) + len(digits.validation)) / module.FEATURE_ROWS
@@ -151,7 +150,7 @@ def test_it_is_said_in_a_few_sentences():
 def test_passes_of_smoothed_certificates_on_test_rows_are_counted_and_said(digits):
     content = SPEC | {"search": {"objectives": ["epsilon", "accuracy"], "metrics": ["smoothed@0.1"], "trials": 2}}
     content["search"]["smoothing"] = {"test_draws": 400, "test_rows": 50}
-    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    plan = plan_sweep(Spec.from_mapping(content), digits)
     passes, seconds = module._test_passes(plan.shared, preview(plan, digits)[0].config, module._zeros(digits))
     assert passes == 50 * (400 + 100)
     assert 0 < seconds < 1
@@ -170,7 +169,7 @@ def test_passes_of_smoothed_certificates_on_test_rows_are_counted_and_said(digit
 def test_the_slowest_architecture_is_measured_for_the_front_and_the_mean_of_all_for_trials(digits, monkeypatch):
     search = {"objectives": ["epsilon", "accuracy", "smoothed@0.1"], "trials": 6, "smoothing": {"test_rows": 2}}
     model = {"architecture": ["mlp", "convnet", "lenet"], "width": [8, 16]}
-    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": model, "search": search}), digits)
+    plan = plan_sweep(Spec.from_mapping(SPEC | {"model": model, "search": search}), digits)
     known = preview(plan, digits, 2)
     previews = preview_architectures(plan, digits, known)
     assert any(one is known[0] for one in previews)
@@ -183,13 +182,13 @@ def test_the_slowest_architecture_is_measured_for_the_front_and_the_mean_of_all_
     found = estimate(plan, digits, previews)
     assert found.step_seconds == 4.0
     assert (found.point_seconds, found.front_points) == (600.0, module.FRONT_POINTS)
-    alone = make_sweep_plan(Spec.from_mapping(SPEC), digits)
+    alone = plan_sweep(Spec.from_mapping(SPEC), digits)
     assert len(preview_architectures(alone, digits, preview(alone, digits, 2))) == 1
 
 
 def test_an_architecture_that_cannot_be_planned_is_left_out(digits, monkeypatch):
     model = {"architecture": ["mlp", "convnet"], "width": 8}
-    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": model}), digits)
+    plan = plan_sweep(Spec.from_mapping(SPEC | {"model": model}), digits)
     known = [one for one in preview(plan, digits, 6) if one.config.model.architecture == "mlp"]
 
     def refuse(*_):
@@ -207,7 +206,7 @@ def test_smoothed_metrics_and_attacks_are_in_the_time_of_an_epoch_and_what_is_no
         "trials": 2,
         "smoothing": {"rows": 20, "draws": 40},
     }
-    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"search": search}), digits)
+    plan = plan_sweep(Spec.from_mapping(SPEC | {"search": search}), digits)
     (one,) = preview(plan, digits)
     empty, works = module._zeros(digits), []
     monkeypatch.setattr(module, "_seconds", lambda work: works.append(work()) or 1.0)
@@ -229,7 +228,7 @@ def test_smoothed_metrics_and_attacks_are_in_the_time_of_an_epoch_and_what_is_no
 
 
 def test_how_many_rows_units_have_is_not_told(digits):
-    plan, rows = make_sweep_plan(Spec.from_mapping(SPEC), digits), digits.train
+    plan, rows = plan_sweep(Spec.from_mapping(SPEC), digits), digits.train
     units = replace(digits, train=Split(rows.x, rows.y, torch.tensor([0, 900, *range(901, len(rows.y) + 1)])))
     fewer = replace(digits, train=Split(rows.x[899:], rows.y[899:]))
     assert len(units.train) == len(fewer.train)

@@ -14,7 +14,7 @@ from clipless.privacy.events import Relation
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
 from sweeper.planning.estimate import estimate
-from sweeper.planning.make import make_score_noise, make_sweep_plan
+from sweeper.planning.make import make_score_noise
 from sweeper.planning.preview import preview
 from sweeper.privacy.claims import CERTIFIED_MODEL, REHEARSED
 from sweeper.privacy.ledger import Ledger
@@ -25,6 +25,7 @@ from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.search import SKETCH_SHARE
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
+from tests.factories import plan_sweep
 
 STAGES = [{"trials": 4, "share": 0.1}, {"trials": 1}]
 
@@ -40,7 +41,7 @@ def spec_of(content, *, privacy=None, **sections):
 
 
 def plan_budget(spec, data):
-    return make_sweep_plan(spec, data).spending
+    return plan_sweep(spec, data).spending
 
 
 def plan_trial(spec, data, trial, budget, proposal=None):
@@ -123,7 +124,7 @@ def test_a_filter_keeps_the_budget(content, digits):
 def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     data = clipless.datasets.load("digits", evaluation="private")
     spec = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 40.0})
-    plan = make_sweep_plan(spec, data)
+    plan = plan_sweep(spec, data)
     budget = plan.spending
     assert plan.shared.noise == make_score_noise(spec, data)
     assert isinstance(budget, Slots)
@@ -161,7 +162,7 @@ def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(con
 @pytest.mark.long
 def test_check_shows_the_cut_of_the_budget(content, digits):
     spec, screen = spec_of(content), io.StringIO()
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     previews, budget = preview(plan, digits), plan.spending
     Console(file=screen, width=120).print(render_check(plan, digits, previews))
     assert previews[0].plan.noise_multiplier == budget.stages[0].slot.noise_multiplier
@@ -176,7 +177,7 @@ def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):
     content["data"], content["training"]["batch_size"] = {"name": "breast_cancer"}, 64
     content["training"]["learning_rate"] = {"log": [0.01, 0.1]}
     content["privacy"], content["search"] = {"sweep_epsilon": 3.0, "delta": 1e-4}, {"rehearse": "sketch", "trials": 5}
-    plan = make_sweep_plan(Spec.from_mapping(content), data)
+    plan = plan_sweep(Spec.from_mapping(content), data)
     budget = plan.spending
     assert (plan.rehearsals, plan.trials, budget.sketch_share) == (5, 2, pytest.approx(SKETCH_SHARE))
     assert budget.price <= 3.0
@@ -203,7 +204,7 @@ def test_both_ends_of_a_front_have_their_place_in_the_budget_whatever_the_rows(c
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
     spec = Spec.from_mapping(content)
     data = clipless.datasets.load("breast_cancer", evaluation="private")
-    budget, noise = (plan := make_sweep_plan(spec, data)).spending, plan.shared.noise
+    budget, noise = (plan := plan_sweep(spec, data)).spending, plan.shared.noise
     releases = [budget.most_scores(trial, noise) for trial in ("t0001", "t0002")]
     assert releases == [3, noise.final_scores] == [3, 6]
     assert budget.scores.event.steps == sum(releases) + 2  # a spare one for each stage
@@ -211,7 +212,7 @@ def test_both_ends_of_a_front_have_their_place_in_the_budget_whatever_the_rows(c
     assert budget.price <= 3.0
     rows = {name: getattr(data, name) for name in ("train", "validation", "test")}
     blind = replace(data, **{name: replace(one, x=one.x * 0, y=one.y * 0) for name, one in rows.items()})
-    again = make_sweep_plan(spec, blind)
+    again = plan_sweep(spec, blind)
     assert (again.spending, again.chosen, again.announcement) == (budget, plan.chosen, plan.announcement)
 
 
@@ -219,7 +220,7 @@ def test_both_ends_of_a_front_have_their_place_in_the_budget_whatever_the_rows(c
 
 
 def private_plan(content, data, **changes):
-    return make_sweep_plan(spec_of(content, data={"evaluation": "private"}, **changes), data)
+    return plan_sweep(spec_of(content, data={"evaluation": "private"}, **changes), data)
 
 
 def test_scores_that_the_budget_plans_use_the_budget_of_their_rows_and_no_more(content):
@@ -239,7 +240,7 @@ def test_a_sweep_that_resumes_keeps_the_noise_of_its_scores(content, monkeypatch
     first = private_plan(content, data)
     monkeypatch.setattr(Slots, "plan_multipliers", lambda _: pytest.fail("planned again"))
     spec = spec_of(content, data={"evaluation": "private"})
-    again = make_sweep_plan(spec, data, spending=first.spending, score_noise=first.course.score_noise)
+    again = plan_sweep(spec, data, spending=first.spending, score_noise=first.course.score_noise)
     assert again.shared.noise == first.shared.noise
 
 
@@ -248,7 +249,7 @@ def test_a_filter_admits_every_score_that_is_planned_and_some_that_killed_attemp
     content["privacy"] = {"sweep_epsilon": 3.0, "epsilon": 1.0, "delta": 1e-4, "accounting": "filter"}
     content |= {"data": {"name": "digits", "evaluation": "private"}, "search": {"trials": 6}}
     content["training"] = {"epochs": 4, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
-    plan = make_sweep_plan(Spec.from_mapping(content), data)
+    plan = plan_sweep(Spec.from_mapping(content), data)
     gaussian, noise = plan.spending.gaussian, plan.shared.noise
     for paid in (noise.paid(6 * 4 + 3), noise.paid_test(16)):
         assert 0.99 < gaussian.share([gaussian.cost(paid.event)]) <= 1.0
@@ -276,10 +277,10 @@ def test_rows_that_are_too_few_for_a_score_by_class_are_refused_with_what_suffic
     data = replace(data, metadata=replace(data.metadata, largest_share=largest))
     content = {"name": "few", "data": {"name": "breast_cancer", "evaluation": "private"}}
     content |= {"privacy": {"sweep_epsilon": 2.0}, "search": {"trials": 1}}
-    noise = make_sweep_plan(Spec.from_mapping(content), data).shared.noise  # of accuracy they are enough
+    noise = plan_sweep(Spec.from_mapping(content), data).shared.noise  # of accuracy they are enough
     content["search"]["objectives"] = ["epsilon", objective]
     with pytest.raises(SpecError, match=rf"validation rows, so that the noise of {objective} at this") as caught:
-        make_sweep_plan(Spec.from_mapping(content), data)
+        plan_sweep(Spec.from_mapping(content), data)
     needed = int(str(caught.value).partition("at least ")[2].partition(" ")[0])
     assert needed > noise.validation
     for rows, suffice in ((needed, True), (int(0.95 * needed), False)):
@@ -312,7 +313,7 @@ def test_the_plan_says_what_it_rehearses_on_and_why(content, name, evaluation, v
     content["training"] = {"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
     spec = Spec.from_mapping(content)
-    chosen = {one.field: one for one in make_sweep_plan(spec, data).chosen}
+    chosen = {one.field: one for one in plan_sweep(spec, data).chosen}
     assert chosen["search.rehearse"].value == value
     assert because in chosen["search.rehearse"].because
     assert ("privacy.score_noise" in chosen) is (evaluation == "private")
@@ -322,5 +323,5 @@ def test_the_plan_says_what_it_rehearses_on_and_why(content, name, evaluation, v
 def test_only_a_sweep_that_certifies_has_conditions_of_radii(objectives, certifies, content, digits):
     declared = replace(digits.metadata, conditions=(CATEGORY_CHANGES,))
     content["search"] = {"objectives": ["epsilon", *(one for one in objectives if one != "epsilon")]}
-    claim = make_sweep_plan(Spec.from_mapping(content), replace(digits, metadata=declared)).claim
+    claim = plan_sweep(Spec.from_mapping(content), replace(digits, metadata=declared)).claim
     assert {one in claim.conditions for one in (CATEGORY_CHANGES, CERTIFIED_MODEL)} == {certifies}

@@ -19,11 +19,12 @@ from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
 from sweeper.planning import configurations as module
 from sweeper.planning.configurations import CHECKED_CONFIGURATIONS, can_be_planned, plan_first
-from sweeper.planning.make import make_score_noise, make_sweep_plan, make_trial_settings
+from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
+from tests.factories import plan_sweep
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def spec(content):
 
 def look(spec, data, configurations=1):
     """Return the plan of a spec, its first configurations, and what `sweeper check` prints of them."""
-    plan, screen = make_sweep_plan(spec, data), io.StringIO()
+    plan, screen = plan_sweep(spec, data), io.StringIO()
     previews = preview(plan, data, configurations)
     Console(file=screen, width=120).print(render_check(plan, data, previews))
     return plan, previews, screen.getvalue()
@@ -59,7 +60,7 @@ def test_a_gpu_that_this_machine_has_not_is_said(spec, digits, monkeypatch):
 
 
 def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
-    (one,) = preview(make_sweep_plan(spec, digits), digits)
+    (one,) = preview(plan_sweep(spec, digits), digits)
     assert [p.name for p in one.parameters] == list(one.plan.sensitivities)
     for p in one.parameters:
         assert (p.sensitivity, p.noise_std) == (one.plan.sensitivities[p.name], one.plan.noise_stds[p.name])
@@ -68,7 +69,7 @@ def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
 
 
 def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
-    (one,) = preview(make_sweep_plan(spec, digits), digits)
+    (one,) = preview(plan_sweep(spec, digits), digits)
     assert one.claims == tuple(claim(one.plan.event(epochs), 1e-4) for epochs in range(1, 11))
 
 
@@ -76,12 +77,12 @@ def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
 def test_the_configurations_to_try_first_come_first(content, digits):
     content["training"] |= {"batch_size": {"int": [100, 1000]}}
     content["search"] = {"first": [{"training": {"batch_size": 123}}]}
-    one, _ = preview(make_sweep_plan(Spec.from_mapping(content), digits), digits, 2)
+    one, _ = preview(plan_sweep(Spec.from_mapping(content), digits), digits, 2)
     assert one.plan.batch_size == 123
 
 
 def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     previews = preview(plan, digits)
     answer = plan.expected_price([one.plan for one in previews])
     event = previews[0].plan.event()
@@ -96,7 +97,7 @@ def test_the_estimate_is_that_of_the_dearest_configuration(content, digits):
     del content["privacy"]["epsilon"]
     content["privacy"]["noise_multiplier"] = [2.0, 4.0, 8.0]
     content["search"] = {"trials": 3}
-    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    plan = plan_sweep(Spec.from_mapping(content), digits)
     previews = preview(plan, digits, 3)
     alone = [plan.expected_price([one.plan]).epsilon for one in previews]
     assert len(set(alone)) > 1
@@ -106,7 +107,7 @@ def test_the_estimate_is_that_of_the_dearest_configuration(content, digits):
 def test_a_spec_is_validated_against_its_data(content, digits):
     content["privacy"]["delta"] = 0.01
     with pytest.raises(SpecError, match="delta < 1/N"):
-        make_sweep_plan(Spec.from_mapping(content), digits)
+        plan_sweep(Spec.from_mapping(content), digits)
 
 
 def test_a_spec_that_asks_for_a_gpu_is_not_called_valid_for_a_machine_without(content, digits, monkeypatch):
@@ -153,7 +154,7 @@ def test_a_sweep_of_which_no_configuration_can_be_planned_is_refused(content, di
     monkeypatch.setattr(module, "plan_configuration", lambda *args: tried.append(args) or real(*args))
     content["model"] = {"architecture": "convnet", "depth": {"int": [5, 60]}}
     with pytest.raises(SpecError, match="maps of at least"):
-        make_sweep_plan(Spec.from_mapping(content), digits)
+        plan_sweep(Spec.from_mapping(content), digits)
     assert len(tried) == CHECKED_CONFIGURATIONS
 
 
@@ -161,7 +162,7 @@ def test_a_budget_for_less_than_one_epoch_is_refused(content, digits):
     content["training"] = {}
     content["privacy"] = {"epsilon": 6.5, "noise_multiplier": 0.5, "delta": 1e-4}
     with pytest.raises(PlanError, match="at least one epoch") as caught:
-        make_sweep_plan(Spec.from_mapping(content), digits)
+        plan_sweep(Spec.from_mapping(content), digits)
     assert isinstance(caught.value, CliplessError)
 
 
@@ -259,7 +260,7 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
 
 def test_every_repeat_is_in_the_cost(private, hidden):
     spec = Spec.from_mapping(private)
-    plan = make_sweep_plan(spec, hidden)
+    plan = plan_sweep(spec, hidden)
     (one,) = preview(plan, hidden)
     whole = one.plan.event()
     assert plan.expected_events([one.plan])[0] == [whole.with_steps(3 * whole.steps)]
@@ -280,7 +281,7 @@ def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidd
 
 
 def test_scores_that_the_spec_leaves_out_cost_what_one_training_does(spec, hidden):
-    plan = make_sweep_plan(spec, hidden)
+    plan = plan_sweep(spec, hidden)
     every, delta = plan.expected_events(plan_first(plan.shared, 1, hidden)), plan.privacy.delta
     one, scores = price(every[0][:1], delta).epsilon, price(every[1], delta, tight=True).epsilon
     assert 0.98 * one < scores <= one

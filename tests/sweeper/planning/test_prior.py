@@ -9,7 +9,6 @@ from clipless.datasets import Dataset, Evaluation, Split
 from sweeper.errors import SpecError
 from sweeper.planning.configurations import can_be_planned
 from sweeper.planning.defaults import complete
-from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.prior import load_prior, prior_facts, project
 from sweeper.search.space import sample
 from sweeper.specification.dimensions import Dimension
@@ -17,7 +16,7 @@ from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.left_out import PublicNumbers
 from sweeper.specification.search import Prior
 from sweeper.specification.spec import Spec
-from tests.factories import make_metadata
+from tests.factories import make_metadata, plan_sweep
 
 BARE = {"name": "t", "data": {"name": "breast_cancer"}, "privacy": {"sweep_epsilon": 3}}
 WRITTEN = BARE | {
@@ -67,7 +66,7 @@ def test_every_number_of_rows_and_every_budget_has_a_region():
 def test_its_configurations_lie_in_the_default_space_and_can_be_planned(rows, columns, classes, epsilon):
     data = table_of(rows, columns, classes)
     spec = with_(BARE, privacy={"sweep_epsilon": epsilon})
-    completed, plan = complete(spec, data).spec, make_sweep_plan(spec, data)
+    completed, plan = complete(spec, data).spec, plan_sweep(spec, data)
     found = load_prior().first_configurations(
         completed.dimensions, PublicNumbers(rows=rows, columns=columns, classes=classes), epsilon
     )
@@ -84,18 +83,18 @@ def test_its_configurations_lie_in_the_default_space_and_can_be_planned(rows, co
 
 def test_they_are_proposed_first_and_a_sweep_of_one_trial_trains_the_first():
     data = table_of(2_000)
-    plan = make_sweep_plan(with_(BARE, search={"trials": 8}), data)
+    plan = plan_sweep(with_(BARE, search={"trials": 8}), data)
     assert tuple(sample(plan.shared.space, len(plan.first))) == plan.first
-    one = make_sweep_plan(with_(BARE, search={"trials": 1}), data)
+    one = plan_sweep(with_(BARE, search={"trials": 1}), data)
     assert one.first == plan.first[:1] == tuple(sample(one.shared.space, 1))
-    private = make_sweep_plan(with_(BARE, search={"trials": 1, "rehearse": False}), data)
+    private = plan_sweep(with_(BARE, search={"trials": 1, "rehearse": False}), data)
     assert (private.trials, private.rehearsals, private.first) == (1, 0, plan.first[:1])
 
 
 @pytest.mark.long
 def test_explorers_begin_with_them():
     spec = with_(BARE, privacy={"sweep_epsilon": 3, "stages": [{"trials": 2, "share": 0.2}, {"trials": 1}]})
-    assert len(make_sweep_plan(spec, table_of(2_000)).first) == 2
+    assert len(plan_sweep(spec, table_of(2_000)).first) == 2
 
 
 def test_a_space_that_somebody_wrote_gets_the_nearest_configurations():
@@ -148,12 +147,12 @@ def test_the_claim_names_the_tables_that_it_was_learned_from(evaluation):
     data = table_of(2_000)
     data = replace(data, metadata=replace(data.metadata, evaluation=evaluation))
     (fact,) = prior_facts(Prior.TABLES)
-    claim = make_sweep_plan(with_(WRITTEN, search={"rehearse": False}), data).claim
+    claim = plan_sweep(with_(WRITTEN, search={"rehearse": False}), data).claim
     assert fact in claim.public
     assert "tables-1" in fact
     for one in load_prior().sources:
         assert (one.name in fact) is not one.held_out
-    without = make_sweep_plan(with_(WRITTEN, search={"prior": "none", "rehearse": False}), data).claim
+    without = plan_sweep(with_(WRITTEN, search={"prior": "none", "rehearse": False}), data).claim
     assert fact not in without.public
 
 

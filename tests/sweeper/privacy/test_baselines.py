@@ -12,14 +12,13 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.sketches.release import Sketch
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.baselines import Baselines, MajoritySource, warning
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import doubt
 from sweeper.records import ClassCounts, NoisyScores, Point
 from sweeper.results import estimates
 from sweeper.specification.spec import Spec
-from tests.factories import small_content
+from tests.factories import plan_sweep, small_content
 
 CONTENT = small_content(privacy={"noise_multiplier": 1.0, "delta": 1e-4})
 
@@ -110,10 +109,10 @@ def test_an_evaluation_that_nobody_knows_counts_as_private():
 
 def test_what_was_reached_without_privacy_is_what_the_spec_says_and_is_named_as_public():
     spec = Spec.from_mapping(CONTENT | {"search": {"without_privacy": {"accuracy": 0.976}}})
-    claim = make_sweep_plan(spec, load("digits")).claim
+    claim = plan_sweep(spec, load("digits")).claim
     assert claim.baselines.without_privacy == {"accuracy": 0.976}
     assert any("without privacy, as the spec gives it: accuracy 0.976" in sentence for sentence in claim.public)
-    assert make_sweep_plan(Spec.from_mapping(CONTENT), load("digits")).claim.baselines.without_privacy == {}
+    assert plan_sweep(Spec.from_mapping(CONTENT), load("digits")).claim.baselines.without_privacy == {}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_a_score_that_is_none_is_refused(given, said):
 
 
 def test_a_claim_keeps_its_baselines_on_its_way_through_a_file():
-    claim = make_sweep_plan(Spec.from_mapping(CONTENT), load("digits")).claim
+    claim = plan_sweep(Spec.from_mapping(CONTENT), load("digits")).claim
     content = json.loads(json.dumps(claim.to_json()))
     again = Claim(**content | {"baselines": Baselines(**content["baselines"])})
     assert again.baselines.majority == claim.baselines.majority

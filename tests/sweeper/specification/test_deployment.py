@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.planning.make import make_sweep_plan
 from sweeper.specification.settings import DeploymentSettings
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
+from tests.factories import plan_sweep
 
 from ...factories import small_content, spec_error
 
@@ -37,7 +37,7 @@ def test_what_is_no_such_statement_is_refused(content, key, value, told):
 def test_nothing_that_is_trained_or_priced_depends_on_it(digits):
     bare = Spec.from_mapping(small_content())
     said = Spec.from_mapping(small_content() | {"deployment": SAID})
-    one, other = make_sweep_plan(bare, digits), make_sweep_plan(said, digits)
+    one, other = plan_sweep(bare, digits), plan_sweep(said, digits)
     assert other.claim.deployment == SAID
     assert one.claim == replace(other.claim, deployment={})
     assert other.announcement == one.announcement

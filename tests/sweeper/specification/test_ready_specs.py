@@ -14,7 +14,6 @@ from sweeper.adapters import parse
 from sweeper.papers.annexes import edpb_annex, nist_annex
 from sweeper.papers.recomputation import contradictions
 from sweeper.papers.registry_record import registry_record
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.card import prices
 from sweeper.privacy.card.content import EventPrice
 from sweeper.privacy.card.make import make_card
@@ -23,7 +22,7 @@ from sweeper.records import Point, Trial, TrialPlan
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
-from tests.factories import card_validator, registry_validator
+from tests.factories import card_validator, plan_sweep, registry_validator
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +60,7 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
     settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
     data = data_of(settings, spec.privacy.score_noise, str(path.parent / "spec"), folder)
     spec.validate_against(len(data.train), len(data.metadata.classes))
-    whole = make_sweep_plan(spec, data, folder)
+    whole = plan_sweep(spec, data, folder)
     slot = whole.spending.final_slot
     for proposal in sample(spec.space, configurations):
         config = spec.space.resolve(proposal)

@@ -247,6 +247,17 @@ def test_a_spec_survives_its_own_json(content):
     assert Spec.from_mapping(plain).to_plain() == plain
 
 
+def test_a_spec_keeps_the_text_that_says_just_this(content, tmp_path):
+    path, commented = tmp_path / "s.yaml", f"# mine\n{yaml.safe_dump(content)}"
+    path.write_text(commented, encoding="utf-8")
+    spec, other = Spec.from_yaml(path), Spec.from_yaml(path, {"search.seed": 3})
+    path.unlink()  # later changes of the file change nothing
+    assert spec.text == spec.with_search(seed=None).text == commented
+    for changed in (other, spec.with_search(seed=3)):
+        assert changed.text == changed.to_yaml() != commented
+        assert Spec.from_mapping(parse_mapping(changed.text, "s.yaml")).search.seed == 3
+
+
 def test_the_command_line_overrides_the_search(content):
     content["training"]["learning_rate"] = {"log": [1e-3, 1]}
     spec = Spec.from_mapping(content, FILE).with_search(trials=5, seed=7, hours=None)

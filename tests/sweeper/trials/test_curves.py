@@ -26,7 +26,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_score_noise, make_sweep_plan, make_trial_settings
+from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.filter import Filter
 from sweeper.records import Point
@@ -34,7 +34,7 @@ from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from tests.clipless.factories import RecordingSource
-from tests.factories import complete, draw_few_bands, make_recorder, make_run, make_spec
+from tests.factories import complete, draw_few_bands, make_recorder, make_run, make_spec, plan_sweep
 
 READY = Path(__file__).parents[3] / "sweeps" / "private-curves.yaml"
 EPOCHS, SIGMA, DELTA = 3, 2.0, 1e-3
@@ -363,7 +363,7 @@ def budget_of(**changes):
 
 
 def test_a_budget_in_slots_says_beforehand_how_many_points_have_curves(data):
-    budget = make_sweep_plan(budget_of(), data).spending
+    budget = plan_sweep(budget_of(), data).spending
     assert budget.tests.event.noise_multiplier == 1.2
     assert budget.price <= 6.0
     spent = budget.tests.event
@@ -374,7 +374,7 @@ def test_a_budget_in_slots_says_beforehand_how_many_points_have_curves(data):
 
 def test_noise_that_does_not_fit_once_is_refused_before_anything_is_trained(data):
     with pytest.raises(SpecError, match=r"Expected noise with which the test scores or curves of one .*curve_noise"):
-        make_sweep_plan(budget_of(curve_noise=0.1), data)
+        plan_sweep(budget_of(curve_noise=0.1), data)
 
 
 def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_the_front(data, folder, finished):
@@ -387,7 +387,7 @@ def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_t
     assert order[:3] == [1, 9, 5]
     assert sorted(order) == list(range(1, 10))
     assert [len(spread(points[:count])) for count in range(3)] == [0, 1, 2]
-    budget = make_sweep_plan(budget_of(), data).spending
+    budget = plan_sweep(budget_of(), data).spending
     tests = replace(budget.tests, event=budget.tests.event.with_steps(1))
     kept.spending._ledger._charges.budget = replace(budget, tests=tests)
     troubles = list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))

@@ -14,7 +14,6 @@ from clipless.losses import TauCCE
 from clipless.testing import SeededSource
 from sweeper.errors import RefutedError, SpecError
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.specification import objectives
@@ -23,7 +22,7 @@ from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials import metrics
 from sweeper.trials.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.trials.trial import TrialRun
-from tests.factories import Untouchable
+from tests.factories import Untouchable, plan_sweep
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
@@ -236,7 +235,7 @@ def test_autoattack_without_its_toolbox_is_refused_before_the_sweep(content, dig
     monkeypatch.setattr(autoattack, "_toolbox", missing)
     spec = Spec.from_mapping(with_metrics(content, "autoattacked@1"))
     with pytest.raises(UnsupportedError, match="needs the Adversarial Robustness Toolbox"):
-        make_sweep_plan(spec, digits)
+        plan_sweep(spec, digits)
 
 
 # Membership inference
@@ -349,11 +348,11 @@ def test_membership_on_a_table_of_ones_own_is_refused_before_the_sweep(content, 
     spec = own_spec(content, own_table, "public", "membership-auroc")
     data = load(**spec.data_options())
     with pytest.raises(SpecError, match=r"published training rows for membership-auroc.*search\.metrics in"):
-        make_sweep_plan(spec, data)
+        plan_sweep(spec, data)
 
 
 def test_membership_on_a_table_of_ones_own_is_exploratory_or_nothing(content, own_table):
     spec = own_spec(content, own_table, "exploratory", "membership-auroc")
     data = load(**spec.data_options())
-    make_sweep_plan(spec, data)
+    plan_sweep(spec, data)
     assert Claim.about(data.metadata, len(data.train), delta=1e-3, reads_training_rows=True).exploratory

@@ -36,7 +36,7 @@ from sweeper.errors import AccountError, RecordError, SpecError, TrialError
 from sweeper.planning.account_plan import NO_ACCOUNT, make_reservation, planned_costs
 from sweeper.planning.account_quote import quote_of
 from sweeper.planning.configurations import plan_configuration
-from sweeper.planning.make import make_sweep_plan, steer_plan
+from sweeper.planning.make import steer_plan
 from sweeper.privacy.claims import Steering
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
@@ -51,7 +51,7 @@ from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from tests.factories import make_spec, small_content, spec_error
+from tests.factories import make_spec, plan_sweep, small_content, spec_error
 from tests.sweeper.conftest import Nobody
 
 TRIAL = Trial(id="t0001", config={})
@@ -203,7 +203,7 @@ def test_a_sweep_that_cannot_begin_gives_back_what_it_reserved(tmp_path, monkeyp
 def reserved(tmp_path, data, address, **privacy):
     folder = SweepFolder(tmp_path / "sweep")
     folder.path.mkdir(exist_ok=True)
-    plan = make_sweep_plan(make_spec(content(address, **privacy)), data)
+    plan = plan_sweep(make_spec(content(address, **privacy)), data)
     return folder, plan, reserve_account(plan, data, folder)
 
 
@@ -313,7 +313,7 @@ def test_the_file_of_one_account_is_refused_under_another_with_other_ranges(tmp_
         data = clipless.datasets.load(**spec.data_options())
         folder = SweepFolder(tmp_path / f"sweep{high}")
         folder.path.mkdir()
-        return reserve_account(make_sweep_plan(spec, data), data, folder)
+        return reserve_account(plan_sweep(spec, data), data, folder)
 
     reserve(first, 400)
     with pytest.raises(AccountError, match=r"account 'clinic' of .* has the same table, in other blocks or with other"):
@@ -366,7 +366,7 @@ def test_a_block_that_is_called_as_all_rows_are_is_refused(tmp_path):
     path.write_text(path.read_text().replace("2026-01", "all"))
     spec = make_spec(content(address) | {"data": given | {"blocks": ["all"]}})
     data = clipless.datasets.load(**spec.data_options())
-    plan = make_sweep_plan(spec, data)
+    plan = plan_sweep(spec, data)
     with pytest.raises(AccountError, match=r"Expected blocks of other names than 'all', which is all rows"):
         make_reservation(plan, data, Account(address), sweep="", title="t", spender="ann")
     named = replace(data, blocks=replace(data.blocks, names=("2026-01",)))
@@ -405,7 +405,7 @@ def spending(tmp_path, data):
         folder = SweepFolder(tmp_path)
         account = Witness(folder.ledger, refused)
         keys = content(opened(tmp_path))
-        plan = make_sweep_plan(make_spec(keys | {"search": keys["search"] | search}), data)
+        plan = plan_sweep(make_spec(keys | {"search": keys["search"] | search}), data)
         made = SpendingRecord(folder, plan, account)
         made.enter_budget()
         return made, account, plan
@@ -588,7 +588,7 @@ def test_other_rows_are_refused_and_a_closed_account_begins_no_sweep(tmp_path, d
     fewer = clipless.datasets.Dataset(
         data.metadata, data.train, data.validation, data.test.take(data.test.y.nonzero()[:, 0])
     )
-    plan = make_sweep_plan(make_spec(content(address)), data)
+    plan = plan_sweep(make_spec(content(address)), data)
     other = SweepFolder(tmp_path / "other")
     other.path.mkdir()
     with pytest.raises(AccountError, match="is bound to, got others"):
@@ -617,7 +617,7 @@ def test_four_sweeps_at_3_fit_into_6_8_and_command_line_and_python_refuse_the_fi
     path.write_text(LONG.replace("ACCOUNT", f"'{address}'"))
     spec = Spec.from_yaml(path)
     digits = clipless.datasets.load(**spec.data_options())
-    plan = make_sweep_plan(spec, digits)
+    plan = plan_sweep(spec, digits)
     for number in range(4):
         folder = SweepFolder(tmp_path / f"sweep{number}")
         folder.path.mkdir()
@@ -639,7 +639,7 @@ def test_four_sweeps_at_3_fit_into_6_8_and_command_line_and_python_refuse_the_fi
 
 def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data):
     address = opened(tmp_path, epsilon=8.0)
-    plan = make_sweep_plan(make_spec(content(address)), data)
+    plan = plan_sweep(make_spec(content(address)), data)
     account = Account(address)
     wanted = make_reservation(plan, data, account, sweep="", title="t", spender="ann")
     said = quote_of(account, wanted, None).in_words()
@@ -658,7 +658,7 @@ def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data
 )
 def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_first_would(tmp_path, data, privacy):
     address = opened(tmp_path)
-    plan = make_sweep_plan(make_spec(content(address, **privacy)), data)
+    plan = plan_sweep(make_spec(content(address, **privacy)), data)
     costs = planned_costs(plan.account, plan.privacy.delta, Account(address).balance())
     assert set(costs) == set(Side)
     assert all(cost.square > 0.0 for cost in costs.values())
@@ -682,7 +682,7 @@ def test_what_is_reserved_for_scores_is_enough_once_the_account_is_closed(tmp_pa
 def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_first(tmp_path, data):
     address = opened(tmp_path)
     spec = content(address, sweep_epsilon=None, epsilon={"log": [0.5, 4.0]}, score_noise=20.0)
-    plan = make_sweep_plan(make_spec({**spec, "search": {"trials": 3, "rehearse": False}}), data)
+    plan = plan_sweep(make_spec({**spec, "search": {"trials": 3, "rehearse": False}}), data)
     events = {plan_configuration(plan.shared, data, one)[1].event() for one in sample(plan.shared.space, 3)}
     assert len(events) == 3
     dearest = max(events, key=lambda event: price([event], 1e-4).epsilon)
@@ -691,12 +691,12 @@ def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_firs
 
 def test_a_sweep_without_an_account_says_so(data):
     keys = content("", account=None)
-    assert make_sweep_plan(make_spec(keys), data).claim.conditions[-1] == NO_ACCOUNT
-    assert reserve_account(make_sweep_plan(make_spec(keys), data), data, SweepFolder("nowhere")) is None
+    assert plan_sweep(make_spec(keys), data).claim.conditions[-1] == NO_ACCOUNT
+    assert reserve_account(plan_sweep(make_spec(keys), data), data, SweepFolder("nowhere")) is None
 
 
 def test_no_account_answers_for_unpaid_scores_that_steer_a_sweep(tmp_path, data):
-    plan = make_sweep_plan(make_spec(content(opened(tmp_path))), data)
+    plan = plan_sweep(make_spec(content(opened(tmp_path))), data)
     assert steer_plan(plan, Steering(())).claim == plan.claim
     with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying"):
         steer_plan(plan, Steering((), exploratory=True))
@@ -707,7 +707,7 @@ def test_what_no_account_can_answer_for_is_refused(tmp_path):
     exploratory = clipless.datasets.load("breast_cancer", evaluation="exploratory")
     spec = make_spec({**content(address), "data": {"name": "breast_cancer", "evaluation": "exploratory"}})
     with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying") as refused:
-        make_sweep_plan(spec, exploratory)
+        plan_sweep(spec, exploratory)
     assert "account='clinic'" in str(refused.value)
     assert "accounts.db" not in str(refused.value)
     for wrong in ("accounts.db", 3, "postgresql://me:secret@host/db#clinic"):

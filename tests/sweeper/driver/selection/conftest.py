@@ -9,14 +9,13 @@ from sweeper.driver import driver
 from sweeper.driver.selection import candidates, private_run, selection_run
 from sweeper.driver.selection.hidden_folder import hide
 from sweeper.driver.selection.private_run import select
-from sweeper.planning.make import make_sweep_plan
 from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model
-from tests.factories import plan_first_configuration
+from tests.factories import plan_first_configuration, plan_sweep
 
 from ...in_process import fake_backend
 from .played import FOUR, SPEC, Bytes, Calls, Mortal, Play
@@ -29,7 +28,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def plan(data):
-    made = plan_first_configuration(make_sweep_plan(Spec.from_mapping(SPEC), data), data)
+    made = plan_first_configuration(plan_sweep(Spec.from_mapping(SPEC), data), data)
     curve = made.epsilon_curve()
     priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
     return made.to_json() | priced | {"secure_generator": True, "repeats": 1}
@@ -61,7 +60,7 @@ def play(plan, weights, data, tmp_path):
         hidden.write_manifest(started)
         engine = Play(plan, weights, accuracies, does or {}, hidden, extra or {})
         with driver_lock(hidden.path):
-            folder = select(make_sweep_plan(spec, data), data, hidden, engine, source=source or Bytes())
+            folder = select(plan_sweep(spec, data), data, hidden, engine, source=source or Bytes())
         return SimpleNamespace(folder=folder, engine=engine, spec=spec, hidden=hidden, out=tmp_path / "out")
 
     return run
@@ -76,7 +75,7 @@ def again(plan, weights, data):
         engine = Mortal(plan, weights, accuracies, {}, hidden)
         engine.dies = dies or (lambda _engine: None)
         with driver_lock(hidden.path):
-            return select(make_sweep_plan(spec, data), data, hidden, engine, source=source), engine
+            return select(plan_sweep(spec, data), data, hidden, engine, source=source), engine
 
     return run
 

@@ -26,7 +26,6 @@ from sweeper.driver.selection.candidates import Candidate
 from sweeper.driver.selection.hidden_folder import has_final_left, hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.errors import RecordError, SweeperError
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
@@ -41,6 +40,7 @@ from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.names import price_metrics
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.stream import FirstDrawRow, PlanRow
+from tests.factories import plan_sweep
 
 from ...in_process import fake_backend
 from .played import FOUR, Bytes, Calls, Play, check_only_the_winner, everything_in
@@ -66,7 +66,7 @@ QUESTIONS = ("winner", "front", "everything")
 
 @pytest.fixture(scope="module")
 def budget(data):
-    return make_sweep_plan(Spec.from_mapping(SPEC), data).spending
+    return plan_sweep(Spec.from_mapping(SPEC), data).spending
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,6 @@ from sweeper.driver.selection import private_run, selection_run
 from sweeper.driver.selection.private_run import SelectionWaitsError, recover, select
 from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.planning.account_plan import plan_account, planned_costs
-from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import COPIED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
@@ -34,6 +33,7 @@ from sweeper.privacy.spending._stages import Stage
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
+from tests.factories import plan_sweep
 
 from ...account.accounts import begin_quickly
 from .played import DELTA, SPEC, Bytes, check_only_the_winner, everything_in, killed
@@ -319,7 +319,7 @@ def explored():
 
 def test_a_selection_and_its_final_are_reserved_together(data, address):
     account = opened(address)
-    plan = make_sweep_plan(spec_of(address), data)
+    plan = plan_sweep(spec_of(address), data)
     budget = explored()
     planned = plan_account(replace(plan, spending=budget), data, HashSplit())
     costs = planned_costs(planned, DELTA, account.balance())
