@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError
+from sweeper.store.manifest import MANIFEST_NAME
 
 NAME = "driver.json"
 DELETING_NAME = "deleting"  # marks a folder whose deletion has begun
@@ -99,7 +100,7 @@ def driver_lock(folder: Path, *, looks: bool = False) -> Iterator[DriverLock]:
         snapshot of a whole file system that is rolled back keeps all of these.
     """
     path = folder / NAME
-    is_first = not path.exists() and not any((folder / name).exists() for name in _GROWING)
+    is_first = not any((folder / name).exists() for name in (NAME, MANIFEST_NAME, *_GROWING))
     with contextlib.ExitStack() as stack:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

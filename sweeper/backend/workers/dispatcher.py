@@ -154,5 +154,5 @@ class Dispatcher:
         if self._tracebacks is None:
             return
         with contextlib.suppress(OSError):
-            self._tracebacks.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._tracebacks.mkdir(mode=0o700, exist_ok=True)  # never the folder of a sweep that was moved
             (self._tracebacks / f"{trial}.txt").write_text(failure.traceback, encoding="utf-8")

@@ -187,6 +187,13 @@ def test_a_folder_that_was_renamed_is_no_copy_and_without_the_file_of_its_driver
     assert look(out) == (True, True)
 
 
+def test_a_folder_of_a_sweep_without_its_records_is_no_new_one(tmp_path):
+    """What it has spent is not known."""
+    (tmp_path / "sweep.json").write_text("{}", encoding="utf-8")
+    with driver_lock(tmp_path) as lock:
+        assert (lock.copied, lock.rebooted, lock.is_first_of_copy) == (True, True, True)
+
+
 def test_a_copy_is_new_until_a_driver_has_taken_it_up(tmp_path):
     """However often one looked at it, or failed before it had given the copy an id of its own."""
     begin(tmp_path)

@@ -85,3 +85,12 @@ def test_a_worker_whose_trials_are_all_late_may_hang(make, monkeypatch):
     clock[0] = 3601.0
     other, _ = worker(made, free=0)
     assert made.stop_late([one, other]) == [one]
+
+
+def test_a_folder_that_was_moved_is_not_made_again_for_a_traceback(make, tmp_path):
+    """Without its ledger it would look like a sweep that has spent nothing."""
+    made, ends = make(1, tracebacks=tmp_path / "moved" / "tracebacks")
+    one, _ = worker(made, free=0)
+    made.receive(one, Report((("t1", Failure.of(ValueError("no"))),), free=1))
+    assert ends == {"t1": TrialStatus.FAILED}
+    assert list(tmp_path.iterdir()) == []
