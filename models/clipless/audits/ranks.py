@@ -233,7 +233,8 @@ def loss_distribution(game: Game) -> tuple[FloatArray, FloatArray]:
 def _losses(event: PoissonGaussian) -> tuple[FloatArray, FloatArray]:
     if event.steps == 0 or event.sampling_rate == 0.0 or event.noise_multiplier == inf:
         return np.zeros(1), np.ones(1)
-    return loss_grids(event.noise_multiplier, event.sampling_rate, event.relation)[0].compose(event.steps)
+    losses, masses, _ = loss_grids(event.noise_multiplier, event.sampling_rate, event.relation)[0].compose(event.steps)
+    return losses, masses
 
 
 def _places(cumulated_L: FloatArray, uniform: FloatArray) -> NDArray[np.intp]:

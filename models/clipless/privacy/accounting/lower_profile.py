@@ -22,7 +22,7 @@ from typing import assert_never
 import numpy as np
 from scipy import special
 
-from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, LossGrid, delta_slack
+from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, LossGrid
 from clipless.privacy.accounting.spending import LARGEST_LOSS
 from clipless.privacy.events import PoissonGaussian, Relation
 
@@ -75,12 +75,11 @@ def _compose(cells: _Cells, steps: int) -> LowerProfile:
     index = np.floor((cells.losses + shift) / cells.width).astype(np.int64)
     first = int(index.min())
     masses = np.bincount(index - first, weights=cells.masses).astype(np.float64)
-    losses, composed = LossGrid(masses, first, cells.width, 0.0).compose(steps)
+    losses, composed, slack = LossGrid(masses, first, cells.width, 0.0).compose(steps)
     losses = losses - steps * shift
     kept = (losses > 0.0) & (losses <= LARGEST_LOSS) & (composed > _LEAST_MASS)
     composed = composed[kept] * (1.0 - _ROUNDING) ** steps
-    slack = delta_slack(steps) + TAIL + len(composed) * 2.0**-51
-    return LowerProfile(losses[kept], composed, slack)
+    return LowerProfile(losses[kept], composed, slack + TAIL + len(composed) * 2.0**-51)
 
 
 def _shift(cells: _Cells) -> float:

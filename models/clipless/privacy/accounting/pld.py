@@ -7,7 +7,8 @@ the steps of one mechanism, in 1 to 5 ms for each number of steps; dp_accounting
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import assert_never
 
@@ -18,10 +19,18 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon
-from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
-from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, costly_events, too_little_noise
+from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, rounding_slack
+from clipless.privacy.accounting.spending import (
+    LARGEST_LOSS,
+    MOST_STEPS,
+    check_delta,
+    costly_events,
+    overflow_slack,
+    too_little_noise,
+)
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
+_RARELY = 1e-3  # sampled; next to all losses are the same, and rounding takes most
 _TAIL_DELTAS = (1e-12, 1e-9, 1e-6)  # a profile reaches to the epsilon of the first that has a finite one
 
 
@@ -40,10 +49,48 @@ def pld_epsilon(event: Event, delta: float) -> float:
     if len(parts) > 1:
         return math.inf if _out_of_reach(event, delta) else composed_pld_epsilon(event, delta)
     (part,) = parts
-    if part.steps > MOST_STEPS or not delta > delta_slack(part.steps):
+    if part.steps > MOST_STEPS:
         return math.inf
     grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)
-    return max(grid.epsilon(part.steps, delta) for grid in grids)
+    found = max(grid.epsilon(part.steps, delta) for grid in grids)
+    if found == math.inf and part.sampling_rate < _RARELY:  # rounding took delta; no rate costs more than 1
+        return pld_epsilon(replace(part, sampling_rate=1.0), delta)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComposedLosses:
+    """Losses that dp_accounting composed.
+
+    Attributes:
+        distribution: of these losses.
+        slack: the most that rounding in its transforms, and batches that overflow, change in a divergence.
+    """
+
+    distribution: PrivacyLossDistribution
+    slack: float
+
+    def compose(self, other: "ComposedLosses") -> "ComposedLosses":
+        """Return the losses of both."""
+        found = self.distribution.compose(other.distribution, TAIL)
+        rounding = max(rounding_slack(0, mass, size) for mass, size in _masses(found, self.distribution))
+        return ComposedLosses(found, self.slack + other.slack + rounding)
+
+
+def self_compose(one: PrivacyLossDistribution, steps: int) -> ComposedLosses:
+    """Return the losses of some steps of the losses of one."""
+    found = one.self_compose(steps, TAIL)
+    rounding = max(rounding_slack(steps, mass, size) for mass, size in _masses(found, found, one))
+    return ComposedLosses(found, rounding + overflow_slack(steps))
+
+
+def _masses(
+    found: PrivacyLossDistribution, of: PrivacyLossDistribution, *more: PrivacyLossDistribution
+) -> Iterator[tuple[FloatArray, int]]:
+    """Yield masses, and the size of the transforms that gave what was found, for each direction."""
+    for name in ("_pmf_remove", "_pmf_add"):  # dp_accounting shows neither
+        all_masses = [getattr(each, name).to_dense_pmf()._probs for each in (of, found, *more)]
+        yield all_masses[0], max(map(len, all_masses))
 
 
 @lru_cache(maxsize=64)
@@ -83,12 +130,20 @@ def composed_pld_epsilon(
     """
     if interval is not None and not 0.0 < interval < math.inf:
         raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")
-    usable = _usable_delta(delta, costly_events(event), pessimistic)
-    if not usable > 0.0:
+    with np.errstate(over="ignore"):  # of exp() of losses beyond `LARGEST_LOSS`
+        composed = composed_pld(event, interval, pessimistic)
+    # optimistic masses have the tails too
+    slack = -composed.slack if pessimistic else composed.slack + 2 * len(costly_events(event)) * TAIL
+    return epsilon_of(composed.distribution, delta + slack)
+
+
+def epsilon_of(composed: PrivacyLossDistribution, delta: float) -> float:
+    """Return epsilon of losses that dp_accounting composed; infinite where no delta is left."""
+    if not delta > 0.0:
         return math.inf
     try:
-        with np.errstate(over="ignore"):  # of exp() of losses beyond `LARGEST_LOSS`
-            return float(composed_pld(event, interval, pessimistic).get_epsilon_for_delta(usable))
+        with np.errstate(over="ignore"):
+            return float(composed.get_epsilon_for_delta(delta))
     except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
         return 0.0
 
@@ -98,31 +153,31 @@ def composed_profile(event: Event) -> tuple[FloatArray, FloatArray]:
 
     The event costs something, and dp_accounting composes its parts.
     """
-    composed = composed_pld(event, None, pessimistic=True)
-    return sample_profile(composed, delta_slack(sum(part.steps for part in costly_events(event))))
+    return sample_profile(composed_pld(event, None, pessimistic=True))
 
 
-def sample_profile(composed: PrivacyLossDistribution, slack: float) -> tuple[FloatArray, FloatArray]:
+def sample_profile(losses: ComposedLosses) -> tuple[FloatArray, FloatArray]:
     """Return increasing epsilons of either sign, and upper bounds of both directions' divergences there.
 
-    ``composed`` is pessimistic but for the ``slack`` of its transforms.
+    The losses are pessimistic but for their slack.
     """
+    composed = losses.distribution
     tails = (float(composed.get_epsilon_for_delta(delta)) for delta in _TAIL_DELTAS)
     reach = min(LARGEST_LOSS, max(1.0, next((tail for tail in tails if tail < math.inf), math.inf)))
     epsilons = np.linspace(-reach, reach, 4001)
-    return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + slack, 0.0, 1.0)
+    return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + losses.slack, 0.0, 1.0)
 
 
 @lru_cache(maxsize=2)
-def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
+def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> ComposedLosses:
     """Return the losses of an event that costs something, composed by dp_accounting; arguments as above."""
     parts = costly_events(event)
     width = grid_width(parts, pessimistic) if interval is None else interval
     return reduce(
-        lambda left, right: left.compose(right, TAIL),
+        ComposedLosses.compose,
         [
-            _one_step(part.noise_multiplier, part.sampling_rate, part.relation, width, pessimistic).self_compose(
-                part.steps, TAIL
+            self_compose(
+                _one_step(part.noise_multiplier, part.sampling_rate, part.relation, width, pessimistic), part.steps
             )
             for part in parts
         ],
@@ -131,13 +186,6 @@ def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> Pri
 
 def _out_of_reach(event: Event, delta: float) -> bool:
     return sum(part.steps for part in costly_events(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
-
-
-def _usable_delta(delta: float, parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:
-    slack = delta_slack(sum(part.steps for part in parts))
-    if pessimistic:
-        return delta - slack
-    return delta + slack + 2 * len(parts) * TAIL  # dp_accounting adds the tails to optimistic masses too
 
 
 @lru_cache(maxsize=16)

@@ -22,8 +22,16 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon, falls_below
-from clipless.privacy.accounting.pld import composed_pld, composed_profile, grid_width, loss_grids, sample_profile
-from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack, lower_hull
+from clipless.privacy.accounting.pld import (
+    ComposedLosses,
+    composed_pld,
+    composed_profile,
+    epsilon_of,
+    grid_width,
+    loss_grids,
+    sample_profile,
+)
+from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, lower_hull
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
 from clipless.privacy.accounting.selection_profile import log_ratio
@@ -78,14 +86,10 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
 
 def composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:
     """Bound it by privacy profiles; for events of finite cost."""
-    steps = sum(part.steps for part in costly_events(final))
-    usable = delta - delta_slack(steps + 16)
-    if steps > MOST_STEPS or not usable > 0.0:
+    if sum(part.steps for part in costly_events(final)) > MOST_STEPS:
         return math.inf
-    try:
-        return float(_explored_pld(candidate, repetitions, final).get_epsilon_for_delta(usable))
-    except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
-        return 0.0
+    explored = _explored_losses(candidate, repetitions, final)
+    return epsilon_of(explored.distribution, delta - explored.slack)
 
 
 def explored_profile(candidate: Event, repetitions: Repetitions, final: Event) -> tuple[FloatArray, FloatArray]:
@@ -93,14 +97,13 @@ def explored_profile(candidate: Event, repetitions: Repetitions, final: Event) -
 
     For events of finite cost, and at most `MOST_STEPS` steps.
     """
-    slack = delta_slack(sum(part.steps for part in costly_events(final)) + 16)
-    return sample_profile(_explored_pld(candidate, repetitions, final), slack)
+    return sample_profile(_explored_losses(candidate, repetitions, final))
 
 
-def _explored_pld(candidate: Event, repetitions: Repetitions, final: Event) -> PrivacyLossDistribution:
+def _explored_losses(candidate: Event, repetitions: Repetitions, final: Event) -> ComposedLosses:
     width = grid_width(costly_events(final), pessimistic=True)
     selection = PrivacyLossDistribution(*(_pmf(*dots, width) for dots in selection_profiles(candidate, repetitions)))
-    return selection.compose(composed_pld(final, width, pessimistic=True), TAIL)
+    return ComposedLosses(selection, 0.0).compose(composed_pld(final, width, pessimistic=True))
 
 
 def selection_profiles(candidate: Event, repetitions: Repetitions) -> tuple[tuple[FloatArray, FloatArray], ...]:

@@ -1,16 +1,17 @@
 """Every price pays, out of delta, for batches that overflow their slots: 2^-64 a step."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter, _attacks, _cost
-from clipless.privacy.accounting.pld import pld_epsilon
+from clipless.privacy.accounting.pld import composed_pld, pld_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon
 from clipless.privacy.accounting.spending import MOST_STEPS, overflow_slack
-from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.sampling import OVERFLOW
 
 STEPS = 2**12
@@ -18,6 +19,7 @@ EVENT = PoissonGaussian(noise_multiplier=50.0, sampling_rate=0.01, steps=STEPS, 
 TEN = Repetitions(mean=10.0)
 PRICES = {
     "pld": lambda delta: pld_epsilon(EVENT, delta),
+    "composed": lambda delta: pld_epsilon(Composed((replace(EVENT, noise_multiplier=60.0), EVENT)), delta),
     "rdp": lambda delta: rdp_epsilon(EVENT, delta),
     "selection": lambda delta: rdp_selection_epsilon(EVENT, TEN, delta),
 }
@@ -31,11 +33,13 @@ def test_the_slack_of_steps_is_what_slots_may_fail_with():
 @pytest.mark.parametrize("name", PRICES)
 def test_every_price_pays_for_batches_that_overflow(name, monkeypatch):
     """At a delta that they eat up, nothing can be promised; one that leaves something is priced."""
-    for module in ("pld_grid", "renyi", "selection_price"):
+    composed_pld.cache_clear()
+    for module in ("pld", "pld_grid", "renyi", "selection_price"):
         monkeypatch.setattr(f"clipless.privacy.accounting.{module}.overflow_slack", lambda steps: steps * 1e-9)
     price = PRICES[name]
     assert price(0.9e-9 * STEPS) == math.inf
     assert price(100e-9 * STEPS) < math.inf
+    composed_pld.cache_clear()
 
 
 @pytest.mark.parametrize("rate", [0.01, 1.0])

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
-from clipless.privacy.accounting.pld import loss_grids
-from clipless.privacy.accounting.pld_grid import LossGrid, _power, delta_slack
-from clipless.privacy.events import Relation
+from clipless.privacy.accounting.pld import composed_pld, loss_grids, self_compose
+from clipless.privacy.accounting.pld_grid import LossGrid, _power, rounding_slack
+from clipless.privacy.accounting.spending import overflow_slack
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 
 def randomized_response(loss, width):
@@ -26,6 +27,10 @@ def divergence(loss, steps, epsilon):
     return float(stats.binom.pmf(ups, steps, 1 / (1 + math.exp(-loss))) @ -np.expm1(np.minimum(epsilon - total, 0)))
 
 
+def slack(grid, steps):
+    return grid.compose(steps)[2]
+
+
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
 def test_randomized_response_composes_to_its_binomial_sum(delta):
     loss, grid = 0.5, randomized_response(0.5, 0.125)
@@ -33,7 +38,7 @@ def test_randomized_response_composes_to_its_binomial_sum(delta):
         epsilon = grid.epsilon(count, delta)
         assert epsilon == randomized_response(loss, 0.125).epsilon(count, delta)
         if epsilon > 0.0:
-            assert divergence(loss, count, epsilon) == pytest.approx(delta, rel=1e-4, abs=2 * delta_slack(count))
+            assert divergence(loss, count, epsilon) == pytest.approx(delta, rel=1e-4, abs=2 * slack(grid, count))
         else:
             assert divergence(loss, count, 0.0) <= delta
 
@@ -76,17 +81,25 @@ def test_rounding_of_many_steps_stays_within_its_slack():
     losses = points * width
     deltas = stats.norm.cdf(mu / 2 - losses / mu) - np.exp(losses + stats.norm.logcdf(-mu / 2 - losses / mu))
     grid = LossGrid.from_dots(points, np.clip(deltas, 0, 1), width)
-    for delta in (1e-5, 1e-9, 10 * delta_slack(steps)):
+    for delta in (1e-5, 1e-9, 10 * slack(grid, steps)):
         epsilon = grid.epsilon(steps, delta)
         total = math.sqrt(steps) * mu
         exact = stats.norm.cdf(total / 2 - epsilon / total) - math.exp(
             epsilon + stats.norm.logcdf(-total / 2 - epsilon / total)
         )
-        assert 0.97 * delta - 2 * delta_slack(steps) <= exact <= delta
+        assert 0.97 * delta - 2 * slack(grid, steps) <= exact <= delta
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate", "steps", "size"), [(0.8, 0.01, 10, 12288), (0.5, 1e-3, 1000, 49152), (3.0, 0.05, 2000, 12288)]
+    ("sigma", "rate", "steps", "size"),
+    [
+        (0.8, 0.01, 10, 12288),
+        (0.5, 1e-3, 1000, 49152),
+        (3.0, 0.05, 2000, 12288),
+        (0.2, 2.5e-9, 937, 98304),  # next to all of the mass has one loss
+        (0.3, 9e-9, 800, 98304),
+        (0.18, 0.06, 37_290, 12288),
+    ],
 )
 def test_errors_of_all_masses_together_stay_within_the_slack(sigma, rate, steps, size):
     """Against the same transforms in extended precision, on the sizes that these windows lead to."""
@@ -94,4 +107,26 @@ def test_errors_of_all_masses_together_stay_within_the_slack(sigma, rate, steps,
         ours = fft.irfft(_power(grid._transform(size), steps), size)
         padded = np.pad(grid.masses, (0, -len(grid.masses) % size)).reshape(-1, size).sum(axis=0)
         finer = fft.irfft(_power(fft.rfft(padded.astype(np.longdouble)), steps), size)
-        assert np.abs(ours - finer).sum() <= 0.5 * delta_slack(steps)
+        assert np.abs(ours - finer).sum() <= 0.5 * rounding_slack(steps, ours, size)
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.2, 2.5e-9, 937), (0.8, 0.01, 200), (0.5, 1e-3, 1000)])
+def test_errors_of_masses_that_dp_accounting_composes_stay_within_the_slack(sigma, rate, steps):
+    event = PoissonGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
+    one = composed_pld(event, None, pessimistic=True).distribution
+    composed = self_compose(one, steps)
+    for name in ("_pmf_remove", "_pmf_add"):
+        masses, found = getattr(one, name)._probs, getattr(composed.distribution, name)
+        size = fft.next_fast_len(max(len(found._probs), len(masses)))
+        finer = fft.irfft(_power(fft.rfft(masses.astype(np.longdouble), size), steps), size)
+        start = found._lower_loss - steps * getattr(one, name)._lower_loss
+        finer = np.roll(finer, -start)[: len(found._probs)]
+        assert 0.0 < np.abs(found._probs - finer).sum() <= 0.5 * composed.slack
+
+
+def test_what_is_composed_has_the_slack_of_both():
+    given = {"sampling_rate": 0.01, "steps": 100, "relation": Relation.ADD_OR_REMOVE_ONE}
+    parts = [PoissonGaussian(noise_multiplier=noise, **given) for noise in (1.0, 2.0)]
+    both = composed_pld(Composed(tuple(parts)), 0.01, pessimistic=True)
+    alone = [composed_pld(part, 0.01, pessimistic=True) for part in parts]
+    assert both.slack > sum(one.slack for one in alone) > 2 * overflow_slack(100)

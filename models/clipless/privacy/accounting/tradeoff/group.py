@@ -25,7 +25,8 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
-from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
+from clipless.privacy.accounting.pld import ComposedLosses, self_compose
+from clipless.privacy.accounting.pld_grid import FloatArray, IntArray, LossGrid
 from clipless.privacy.accounting.spending import (
     LARGEST_LOSS,
     MOST_STEPS,
@@ -96,13 +97,13 @@ def group_price(event: Event, rows: int, delta: float) -> tuple[float, float] | 
         bounds = [LossGrid.from_dots(*one, width).profile(steps) for one in dots[0]]
         profile = profile_bounds(bounds, Basis.PROFILE).with_slack(slack)
         return profile.epsilon(delta), profile.delta(0.0)
-    slack += delta_slack(steps)
     composed = reduce(
-        lambda left, right: left.compose(right, TAIL),
+        ComposedLosses.compose,
         (_compose(both, width, part.steps) for both, part in zip(dots, parts, strict=True)),
     )
-    epsilon = float(composed.get_epsilon_for_delta(delta - slack)) if delta > slack else inf
-    return epsilon, min(1.0, float(composed.get_delta_for_epsilon(0.0)) + slack)
+    slack += composed.slack
+    epsilon = float(composed.distribution.get_epsilon_for_delta(delta - slack)) if delta > slack else inf
+    return epsilon, min(1.0, float(composed.distribution.get_delta_for_epsilon(0.0)) + slack)
 
 
 def chain_rows(profile: PrivacyProfile, rows: Iterable[int], delta: float) -> dict[int, tuple[float, float]]:
@@ -161,6 +162,6 @@ def _grid_dots(part: PoissonGaussian, rows: int, width: float) -> list[tuple[Int
     return dots
 
 
-def _compose(dots: Sequence[tuple[IntArray, FloatArray]], width: float, steps: int) -> PrivacyLossDistribution:
+def _compose(dots: Sequence[tuple[IntArray, FloatArray]], width: float, steps: int) -> ComposedLosses:
     masses = [pld_pmf.create_pmf_pessimistic_connect_dots(width, *one).to_dense_pmf() for one in dots]
-    return PrivacyLossDistribution(*masses).self_compose(steps, TAIL)
+    return self_compose(PrivacyLossDistribution(*masses), steps)
