@@ -7,7 +7,7 @@ the steps of one mechanism, in 1 to 5 ms for each number of steps; dp_accounting
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import assert_never
@@ -73,24 +73,22 @@ class ComposedLosses:
     def compose(self, other: "ComposedLosses") -> "ComposedLosses":
         """Return the losses of both."""
         found = self.distribution.compose(other.distribution, TAIL)
-        rounding = max(rounding_slack(0, mass, size) for mass, size in _masses(found, self.distribution))
+        pairs = zip(_masses(self.distribution), _masses(other.distribution), strict=True)
+        rounding = max(rounding_slack(0, left, len(left) + len(right)) for left, right in pairs)
         return ComposedLosses(found, self.slack + other.slack + rounding)
 
 
 def self_compose(one: PrivacyLossDistribution, steps: int) -> ComposedLosses:
     """Return the losses of some steps of the losses of one."""
     found = one.self_compose(steps, TAIL)
-    rounding = max(rounding_slack(steps, mass, size) for mass, size in _masses(found, found, one))
+    pairs = zip(_masses(found), _masses(one), strict=True)
+    rounding = max(rounding_slack(steps, masses, max(len(masses), len(before))) for masses, before in pairs)
     return ComposedLosses(found, rounding + overflow_slack(steps))
 
 
-def _masses(
-    found: PrivacyLossDistribution, of: PrivacyLossDistribution, *more: PrivacyLossDistribution
-) -> Iterator[tuple[FloatArray, int]]:
-    """Yield masses, and the size of the transforms that gave what was found, for each direction."""
-    for name in ("_pmf_remove", "_pmf_add"):  # dp_accounting shows neither
-        all_masses = [getattr(each, name).to_dense_pmf()._probs for each in (of, found, *more)]
-        yield all_masses[0], max(map(len, all_masses))
+def _masses(composed: PrivacyLossDistribution) -> list[FloatArray]:
+    """Return the masses of finite losses for each direction, which dp_accounting does not show."""
+    return [getattr(composed, name).to_dense_pmf()._probs for name in ("_pmf_remove", "_pmf_add")]
 
 
 @lru_cache(maxsize=64)
