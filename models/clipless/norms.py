@@ -15,6 +15,7 @@ from clipless.scalars import Scalar, entry, larger, lies_on_host
 Pair = tuple[int, int]
 
 LEAST: float = torch.finfo(torch.float64).tiny
+_LARGEST_EXPONENT = 1022  # of a power of two whose inverse is a normal number too
 """Smallest normal number. A product that rounds to less is replaced by it: rounding there is not relative."""
 
 
@@ -103,8 +104,10 @@ def conv2d_norm_upper(
 
 def lengths_upper(rows_MI: Tensor) -> Tensor:
     """Upper bounds (M,) on the Euclidean norms of rows, rounding included; positive."""
-    rows, scale = _scale(rows_MI)
-    lengths: Tensor = rows.norm(dim=-1) * (1.0 + _relative(rows.shape[-1])) * scale
+    rows = rows_MI.detach().double()
+    exponent_M = torch.frexp(rows.abs().amax(dim=-1)).exponent.clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    scale_M = torch.exp2(exponent_M.double())  # of each row: no square of its peak underflows
+    lengths: Tensor = (rows / scale_M[..., None]).norm(dim=-1) * (1.0 + _relative(rows.shape[-1])) * scale_M
     return lengths.nan_to_num(nan=inf, posinf=inf).clamp(min=LEAST)
 
 

@@ -1,6 +1,7 @@
 """Certificate radii as users write them, a number or a fraction, and how many draws a smoothed one may take."""
 
 from fractions import Fraction
+from math import inf
 
 MOST_DRAWS = 10**7
 
@@ -15,9 +16,9 @@ def parse_radius(text: str) -> float:
         ValueError: not a number or fraction, or not positive.
     """
     try:
-        radius = Fraction(text.strip())
-    except (ValueError, ZeroDivisionError) as error:
+        radius = float(Fraction(text.strip()) if "/" in text else text)
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
         raise ValueError(f"Expected a radius as a number or fraction like 36/255, got {text!r}") from error
-    if not radius > 0:
-        raise ValueError(f"Expected a radius > 0, got {text!r}")
-    return float(radius)
+    if not 0.0 < radius < inf:
+        raise ValueError(f"Expected a radius > 0 as a number or fraction like 36/255, got {text!r}")
+    return radius

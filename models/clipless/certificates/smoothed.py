@@ -34,6 +34,7 @@ _SELECTION_SHARE, _MOST_SELECTION = 4, 100  # one selection draw for so many dra
 _DRAWN_AT_ONCE = 1024
 _PASS_ROWS = 16  # of double precision: convolutions take 6 to 15 times as long for each row in passes of 256
 _DOWN = 1.0 - 1e-9  # covers the rounding of the special functions; what it costs is far below any radius
+_LEAST_ALPHA = 1e-200
 _SPARE = 0.5  # deviations by which the reach lies lower than where no draw is expected to miss it
 
 
@@ -100,11 +101,12 @@ def lower_bound(hits: int, draws: int, alpha: float) -> float:
         ValueError: counts or a probability out of range.
 
     Guarantees:
-        ``P(Binomial(n, bound) >= hits) <= alpha``. 0 without hits, and below 1 always.
+        ``P(Binomial(n, bound) >= hits) <= alpha``. 0 without hits, and for an alpha below 1e-200, of which double
+        precision cannot tell; below 1 always.
     """
     if not (0 <= hits <= draws and draws >= 1 and 0.0 < alpha < 1.0):
         raise ValueError(f"Expected 0 <= hits <= draws and 0 < alpha < 1, got {hits}, {draws} and {alpha!r}")
-    if hits == 0:
+    if hits == 0 or alpha < _LEAST_ALPHA:
         return 0.0
     bound = float(betaincinv(hits, draws - hits + 1, alpha)) * _DOWN
     while bound > 0.0 and not float(betainc(hits, draws - hits + 1, bound)) <= alpha * _DOWN:

@@ -1,5 +1,6 @@
 """Certificates: never above what an attack refutes, exact where the network is linear, lower for larger weights."""
 
+import math
 from fractions import Fraction
 from math import sqrt
 
@@ -483,6 +484,16 @@ def test_a_product_that_underflows_on_the_way_is_no_small_constant():
     bounds = measured_bounds(chain([1e-30] * 11 + [1e38] * 8, 1.0))
     assert bounds.lipschitz() >= 0.999e-26  # 1e-30 in float32 is less
     assert compose(bounds.layers).input_gain >= 0.999e-26
+
+
+def test_the_length_of_a_row_is_no_matter_of_the_rows_beside_it():
+    rows = torch.tensor(
+        [[1.0, 0.0], [1e-170, 1e-170], [1e-161, 0.0], [1e308, 1e308], [1e-310, 0.0], [0.0, 0.0], [float("inf"), 0.0]],
+        dtype=torch.float64,
+    )
+    found = lengths_upper(rows)
+    assert all(length >= math.hypot(*row) for length, row in zip(found.tolist(), rows.tolist(), strict=True))
+    assert found[:4].tolist() == pytest.approx([math.hypot(*row) for row in rows[:4].tolist()], rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])

@@ -59,6 +59,14 @@ def test_the_bound_is_that_of_clopper_and_pearson_and_never_above_it(draws, alph
         assert tail(hits, draws, found) <= Fraction(alpha) if hits else found == 0.0
 
 
+@pytest.mark.parametrize("alpha", [1e-190, 1e-201, 1e-300, 5e-324])
+@pytest.mark.parametrize(("hits", "draws"), [(8, 10), (9, 10), (99, 100)])
+def test_an_alpha_of_which_double_precision_cannot_tell_gives_no_bound(hits, draws, alpha):
+    found = lower_bound(hits, draws, alpha)
+    assert tail(hits, draws, found) <= Fraction(alpha)
+    assert (found == 0.0) == (alpha < 1e-200)
+
+
 @pytest.mark.parametrize(("hits", "draws"), [(10**6, 10**6), (10**7, 10**7), (10**6 - 1, 10**6), (1, 10**7)])
 def test_the_bound_of_many_draws_is_close_and_below_1(hits, draws):
     found = lower_bound(hits, draws, ALPHA)
