@@ -49,8 +49,9 @@ class LoadedSpec:
         Arguments and errors as of `make_sweep_plan`, `complete` and `state_account`.
         """
         completed = complete(self.spec, self.data)
+        encoding = clipless.datasets.input_format(**self.options)
         return state_account(
-            make_sweep_plan(completed, self.data, self.data_dir, spending=spending, score_noise=score_noise)
+            make_sweep_plan(completed, self.data, encoding, spending=spending, score_noise=score_noise)
         )
 
     def with_values(self, given: Mapping[str, Any]) -> Self:

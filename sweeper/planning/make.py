@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf, isfinite, sqrt
-from pathlib import Path
 
-from clipless.datasets import Dataset, Evaluation, HashSplit, Ranges, input_format
+from clipless.datasets import Dataset, Evaluation, HashSplit, InputFormat, Ranges
 from clipless.datasets.splits import Splitting
 from clipless.datasets.tables.table import CATEGORY_CHANGES
 from clipless.errors import DataError
@@ -46,7 +45,7 @@ CONFIDENCE_WIDTH = 1.96  # standard deviations
 def make_sweep_plan(
     completed: CompletedSpec,
     data: Dataset,
-    data_dir: Path | None = None,
+    encoding: InputFormat | None = None,
     *,
     spending: Spending | None = None,
     score_noise: tuple[float, float] | None = None,
@@ -56,7 +55,7 @@ def make_sweep_plan(
     Args:
         completed: its spec, with all that it leaves to the data chosen.
         data: of which shapes, numbers of rows and declarations are looked at, and labels of public rows.
-        data_dir: where the data were looked for.
+        encoding: how its rows are encoded.
         spending: as it was cut when the sweep began, for one that resumes.
         score_noise: noise multipliers of scores of validation and test rows with which it began, likewise.
 
@@ -74,7 +73,7 @@ def make_sweep_plan(
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
     plan = plan_of_records(spec, make_claim(spec, data, shared, spending), spending)
     chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
-    plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
+    plan = replace(plan, shared=shared, input=encoding, chosen=chosen)
     plan = replace(plan, account=plan_account(plan, data, _splitting(spec, plan)))
 
     def expect() -> Price | None:
