@@ -12,7 +12,7 @@ import pytest
 
 from clipless.audits.finding import AuditKind, Finding
 from clipless.curves import ecdf
-from clipless.datasets import Dataset, Evaluation, Metadata
+from clipless.datasets import Dataset, Evaluation, Metadata, input_format
 from clipless.plans.plan import Plan
 from clipless.testing import SeededSource
 from sweeper.adapters import dump
@@ -170,7 +170,8 @@ def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more
 
 def plan_sweep(spec: Spec, data: Dataset, data_dir: Path | None = None, **kept: Any) -> SweepPlan:
     """Plan the sweep of a spec as its user wrote it."""
-    return LoadedSpec(spec=spec, data=data, data_dir=data_dir).plan(**kept)
+    encoding = input_format(**spec.data_options(data_dir))
+    return LoadedSpec(spec=spec, data=data, encoding=encoding).plan(**kept)
 
 
 def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:

@@ -40,14 +40,14 @@ def check_paid(plan: SweepPlan) -> None:
     Raises:
         SpecError: results on its rows leave unpaid.
     """
-    if plan.privacy.account is not None and plan.claim.exploratory:
+    if plan.account is not None and plan.claim.exploratory:
         expected = "no account for a sweep that looks at private rows without paying: no budget covers that"
         remedy = "leave it out, or pay for what is looked at (evaluation: private, ranges from public sources)"
         raise mistake(
             plan.spec.source,
             expected,
             "privacy.account",
-            find_account(plan.privacy.account, plan.spec.source).name,  # readers may not know where it lies
+            plan.account.address.name,  # readers may not know where it lies
             remedy,
             overrides=plan.spec.overrides,
         )
@@ -56,11 +56,8 @@ def check_paid(plan: SweepPlan) -> None:
 def plan_account(plan: SweepPlan, data: Dataset, splitting: Splitting) -> PlannedAccount | None:
     """Return what a sweep plans to take from the account that its spec names, ``None`` where it names none.
 
-    ``splitting`` is that of a table, by the spec.
-
-    Raises: as `check_paid`.
+    ``splitting`` says the side of each row.
     """
-    check_paid(plan)
     if plan.privacy.account is None:
         return None
     split = split_in_text(splitting, data.metadata.name) if data.metadata.split_by_row else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import clipless
-from clipless.datasets import Dataset
+from clipless.datasets import Dataset, InputFormat
 from sweeper.planning.account_plan import state_account
 from sweeper.planning.defaults import complete
 from sweeper.planning.make import make_sweep_plan
@@ -22,11 +22,13 @@ class LoadedSpec:
     Attributes:
         spec: as its user wrote it, or as a sweep recorded it.
         data: that it names.
+        encoding: how their rows are encoded.
         data_dir: where they were looked for.
     """
 
     spec: Spec
     data: Dataset
+    encoding: InputFormat | None = None
     data_dir: Path | None = None
 
     @classmethod
@@ -36,7 +38,9 @@ class LoadedSpec:
         Raises:
             clipless.errors.CliplessError: they cannot be used.
         """
-        return cls(spec=spec, data=clipless.datasets.load(**spec.data_options(data_dir)), data_dir=data_dir)
+        options = spec.data_options(data_dir)
+        data, encoding = clipless.datasets.load(**options), clipless.datasets.input_format(**options)
+        return cls(spec=spec, data=data, encoding=encoding, data_dir=data_dir)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -49,9 +53,8 @@ class LoadedSpec:
         Arguments and errors as of `make_sweep_plan`, `complete` and `state_account`.
         """
         completed = complete(self.spec, self.data)
-        encoding = clipless.datasets.input_format(**self.options)
         return state_account(
-            make_sweep_plan(completed, self.data, encoding, spending=spending, score_noise=score_noise)
+            make_sweep_plan(completed, self.data, self.encoding, spending=spending, score_noise=score_noise)
         )
 
     def with_values(self, given: Mapping[str, Any]) -> Self:

@@ -65,16 +65,19 @@ def make_sweep_plan(
     """
     spec = completed.spec
     _check_against(spec, data)
-    request = _request(spec, data, score_noise)
+    way = find_spending(spec.spending)
+    request = _request(spec, data, way, score_noise)
     shared = _share(spec, request.noise)
     if spending is None:
-        spending = _cut(spec, request)
+        spending = _cut(spec, way, request)
     if spending.first_slot is not None:
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
-    plan = plan_of_records(spec, make_claim(spec, data, shared, spending), spending)
+    splitting = _splitting(spec, encoding)
     chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
+    plan = plan_of_records(spec, make_claim(spec, data, shared, spending), spending)
     plan = replace(plan, shared=shared, input=encoding, chosen=chosen)
-    plan = replace(plan, account=plan_account(plan, data, _splitting(spec, plan)))
+    plan = replace(plan, account=plan_account(plan, data, splitting))
+    check_paid(plan)
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
@@ -93,9 +96,9 @@ def state_resumed(plan: SweepPlan, data: Dataset, resumed: Resumed) -> SweepPlan
     return plan if stated is None else replace(plan, stated=f"{stated}{_why_infinite(plan)}")
 
 
-def _splitting(spec: Spec, plan: SweepPlan) -> Splitting:
+def _splitting(spec: Spec, encoding: InputFormat | None) -> Splitting:
     """Return what says the side of each row: the spec, or the ranges file of its table, or nothing but its rows."""
-    declared = plan.input.raw.splits if plan.input is not None and isinstance(plan.input.raw, Ranges) else None
+    declared = encoding.raw.splits if encoding is not None and isinstance(encoding.raw, Ranges) else None
     given = None if spec.data.splits is None else spec.data.splits.splitting()
     return given or declared or HashSplit()
 
@@ -239,7 +242,7 @@ def _check_against(spec: Spec, data: Dataset) -> None:
         rehearsal_halves(data)
 
 
-def _request(spec: Spec, data: Dataset, kept: tuple[float, float] | None) -> Request:
+def _request(spec: Spec, data: Dataset, way: type[Spending], kept: tuple[float, float] | None) -> Request:
     """Return what the spec asks of its way of spending; a sweep that began keeps the noise of its scores."""
     settings, free = spec.privacy, _share(spec, None)
     training, epochs = find_plannable(
@@ -264,11 +267,10 @@ def _request(spec: Spec, data: Dataset, kept: tuple[float, float] | None) -> Req
     )
     if data.metadata.evaluation is not Evaluation.PRIVATE or settings.score_noise is not None:
         return replace(request, noise=make_score_noise(spec, data))
-    plan_multipliers = find_spending(spec.spending).plan_multipliers
-    noise = make_score_noise(spec, data, kept or plan_multipliers(request))
+    noise = make_score_noise(spec, data, kept or way.plan_multipliers(request))
 
     def suffices(epsilon: float) -> bool:
-        larger = make_score_noise(spec, data, plan_multipliers(replace(request, epsilon=epsilon)))
+        larger = make_score_noise(spec, data, way.plan_multipliers(replace(request, epsilon=epsilon)))
         return larger is None or _tell_something(larger, data.metadata.largest_share)
 
     _check_rows_suffice(spec, noise, data.metadata.largest_share, suffices)
@@ -349,9 +351,9 @@ def _check_sketch(data: Dataset) -> None:
         raise SpecError(f"{error}; set search.rehearse: false") from None
 
 
-def _cut(spec: Spec, request: Request) -> Spending:
+def _cut(spec: Spec, way: type[Spending], request: Request) -> Spending:
     try:
-        return find_spending(spec.spending).cut(request)
+        return way.cut(request)
     except UnmetRequestError as error:
         rule = error.rule
         raise spec.mistaken(rule.expected, rule.field, rule.got, rule.remedy) from None
