@@ -32,6 +32,7 @@ from sweeper.papers.stated_spec import unlike_its_spec
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.card.person import GUARANTEES
+from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import prices_by_release
 from sweeper.rounding import round_up
@@ -241,14 +242,15 @@ def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:
         return
     facts, delta = card.guarantee, card.guarantee.delta
     yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
+    mark = f". {EXPLORATORY}" if card.exploratory else ""
     for words, priced in zip(GUARANTEES.values(), (facts.fixed_in_advance, facts.chosen_afterwards), strict=True):
         cost = f"epsilon {round_up(priced.epsilon)} at delta {delta!r}"
-        yield Check(holds=f"guarantee of the training, {words}: {cost}, {_MEANING}")
+        yield Check(holds=f"guarantee of the training, {words}: {cost}, {_MEANING}{mark}")
     prices = {question: price.to_price() for question, price in card.ledger.items()}
     for what, price in prices_by_release(prices).items():
         cost = f"epsilon {round_up(price.epsilon)} at delta {delta!r}, {_MEANING}"
         doubt = f". {price.unproven}" if price.unproven else ""
-        yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}{doubt}")
+        yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}{doubt}{mark}")
     if card.score_noise is not None:
         epsilon = round_up(card.score_noise.of_the_trial.epsilon)
         yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")

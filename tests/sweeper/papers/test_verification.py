@@ -22,7 +22,15 @@ from sweeper.papers.signature import read_public, sign_card, signer_of, write_ca
 from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card.content import AccountFacts, CardContent
 from sweeper.privacy.card.make import Card
-from sweeper.privacy.claims import CHOSEN_POINT, COPIED, FIXED_COURSE, FLOATING_NOISE, TRUSTED_MACHINE, AccountClaim
+from sweeper.privacy.claims import (
+    CHOSEN_POINT,
+    COPIED,
+    EXPLORATORY,
+    FIXED_COURSE,
+    FLOATING_NOISE,
+    TRUSTED_MACHINE,
+    AccountClaim,
+)
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
@@ -762,6 +770,14 @@ def test_no_price_of_a_copy_is_stated_as_proven(papers, content, forge):
         price["unproven"] = OF_COPY
     forge(papers, marked)
     assert failure(papers) is None
+
+
+def test_no_number_of_an_exploratory_card_is_said_to_hold_without_that_mark(papers, content, forge):
+    forge(papers, content | {"exploratory": True})
+    (papers / "card.sig").unlink()
+    stated = [check.holds for check in verify_papers(papers) if "epsilon" in check.holds]
+    assert len(stated) >= 3
+    assert all(one.endswith(f". {EXPLORATORY}") for one in stated)
 
 
 def test_a_sweep_of_more_trials_than_its_spec_was_extended(papers, content, forge):
